@@ -1,0 +1,101 @@
+//! What can go wrong in the lab.
+
+use std::{io, path::PathBuf};
+
+/// An error of the lab. [`Error::is_missing`] tells what the machine lacks from what failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Neither root nor user namespaces.
+    #[error(
+        "the lab needs root, or a system that lets users make user namespaces ({0}); try sudo, or allow them: \
+         sysctl kernel.unprivileged_userns_clone=1 on Debian, kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu"
+    )]
+    NoPrivilege(io::Error),
+    /// A congestion control that the kernel has not.
+    #[error("flow {flow}: this kernel has no congestion control {cc:?}; it has {available}")]
+    NoCongestionControl {
+        /// The flow.
+        flow: String,
+        /// What it asked for.
+        cc: String,
+        /// What there is.
+        available: String,
+    },
+    /// A setting that a network namespace has not, or that refuses the value.
+    #[error("host {host}: cannot set {name} = {value:?}: {source}{hint}")]
+    Sysctl {
+        /// The host.
+        host: String,
+        /// The setting.
+        name: String,
+        /// The value.
+        value: String,
+        /// Why.
+        source: io::Error,
+        /// What to do, beginning with "; ", or empty.
+        hint: &'static str,
+    },
+    /// A setting whose value reads back differently.
+    #[error("host {host}: {name} was set to {value:?} but reads {got:?}")]
+    SysctlRefused {
+        /// The host.
+        host: String,
+        /// The setting.
+        name: String,
+        /// The value asked for.
+        value: String,
+        /// What the kernel made of it.
+        got: String,
+    },
+    /// An operation of the system failed.
+    #[error("cannot {attempted}: {source}")]
+    System {
+        /// What was attempted, on what.
+        attempted: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A flow failed.
+    #[error("flow {flow}: {source}")]
+    Flow {
+        /// The flow.
+        flow: String,
+        /// What failed.
+        source: perf::Error,
+    },
+    /// The network's plan cannot work.
+    #[error("the topology cannot be built: {0}")]
+    Topology(#[from] net::TopologyError),
+    /// The emulator ended before its time.
+    #[error("the emulator stopped: {0}")]
+    Emulator(String),
+    /// The observer refused to go on (a full disk, say); its own error tells why.
+    #[error("the run was given up: {0}")]
+    Observer(Box<dyn std::error::Error + Send + Sync>),
+    /// A journal entry that cannot be read.
+    #[error("{path} is not a journal entry of longfat: {why}")]
+    Journal {
+        /// The entry.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Error {
+    /// True where the machine lacks a privilege or a feature, and the lab itself did not fail.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Error::NoPrivilege(_) | Error::NoCongestionControl { .. } | Error::Sysctl { .. })
+    }
+}
+
+/// Adds what was attempted to an I/O error.
+pub(crate) trait Attempted<T> {
+    fn attempted(self, what: impl FnOnce() -> String) -> Result<T, Error>;
+}
+
+impl<T> Attempted<T> for io::Result<T> {
+    fn attempted(self, what: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|source| Error::System { attempted: what(), source })
+    }
+}

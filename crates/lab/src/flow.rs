@@ -1,0 +1,176 @@
+//! A flow of the scenario as threads: sender and receiver, or ping; and what the sampler sees of it.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use perf::{Echo, Listener, PingOptions, PingSocket, Stop, TcpOptions};
+use scenario::{Flow as FlowSpec, Kind, Ping, Tcp};
+use socket2::Socket;
+use units::Time;
+
+use crate::{Error, host::Host, sys};
+
+/// How often a flow that has not started yet looks whether the run is over.
+const NAP: Duration = Duration::from_millis(20);
+
+/// What a flow's threads share with the sampler.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) spec: FlowSpec,
+    pub(crate) stop: Stop,
+    /// Application bytes read by the receiver.
+    pub(crate) received: AtomicU64,
+    state: Mutex<State>,
+    done: AtomicBool,
+}
+
+/// How far a flow is.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Sockets to be watched.
+    pub(crate) sender: Option<Socket>,
+    pub(crate) receiver: Option<Socket>,
+    /// Congestion control in use.
+    pub(crate) cc: Option<String>,
+    /// When it was connected, and when its last byte was read, since the run's start.
+    pub(crate) started: Option<Time>,
+    pub(crate) ended: Option<Time>,
+    /// Echoes not yet taken by the sampler: when they came, and what.
+    pub(crate) echoes: Vec<(Time, Echo)>,
+    pub(crate) failed: Option<Error>,
+}
+
+impl Flow {
+    pub(crate) fn new(spec: FlowSpec) -> Self {
+        Flow {
+            spec,
+            stop: Stop::default(),
+            received: AtomicU64::new(0),
+            state: Mutex::default(),
+            done: AtomicBool::new(false),
+        }
+    }
+
+    /// The flow's state; a thread that panicked leaves it usable.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// True once its threads have ended.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// Runs the flow from its start to its end on this thread and those it makes.
+    pub(crate) fn run(self: &Arc<Self>, from: &Host, to: &Host, start: Time, cpus: Option<&[usize]>) {
+        if let Some(cpus) = cpus {
+            // Where it is refused the scheduler places the threads.
+            let _ = sys::set_allowed_cpus(cpus);
+        }
+        let now = || Time(sys::monotonic().0.saturating_sub(start.0));
+        while now() < self.spec.start && !self.stop.is_set() {
+            std::thread::sleep(NAP.min(Duration::from_nanos(self.spec.start.0.saturating_sub(now().0))));
+        }
+        let result = match &self.spec.kind {
+            _ if self.stop.is_set() => Ok(()),
+            Kind::Tcp(tcp) => self.run_tcp(tcp, from, to, &now),
+            Kind::Ping(ping) => self.run_ping(ping, from, to, &now),
+        };
+        let mut state = self.state();
+        state.ended.get_or_insert_with(now);
+        if let Err(error) = result
+            && !self.stop.is_set()
+        {
+            state.failed = Some(error);
+        }
+        drop(state);
+        self.done.store(true, Ordering::Release);
+    }
+
+    fn run_tcp(&self, tcp: &Tcp, from: &Host, to: &Host, now: &(impl Fn() -> Time + Sync)) -> Result<(), Error> {
+        let options = tcp_options(tcp);
+        let failed = |source| Error::Flow { flow: self.spec.name.clone(), source };
+        let listener = to.namespace.run(|| Listener::bind(to.address, &options).map_err(failed))?;
+        let address = listener.address().map_err(failed)?;
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| {
+                let receiver = listener.accept(&self.stop)?;
+                self.state().receiver = Some(receiver.socket()?);
+                let result = receiver.run(&self.stop, &self.received);
+                self.state().ended.get_or_insert_with(now);
+                result
+            });
+            let sent = from
+                .namespace
+                .run(|| perf::connect(address, &options, &self.stop).map_err(|e| self.explain(e)))
+                .and_then(|sender| {
+                    let mut state = self.state();
+                    state.cc = sender.cc().ok();
+                    state.sender = Some(sender.socket().map_err(failed)?);
+                    state.started = Some(now());
+                    drop(state);
+                    sender.run(&self.stop).map_err(failed)
+                });
+            if sent.is_err() {
+                self.stop.set();
+            }
+            let received = receiver.join().unwrap_or(Ok(()));
+            sent?;
+            received.map_err(failed)
+        })
+    }
+
+    fn run_ping(&self, ping: &Ping, from: &Host, to: &Host, now: &impl Fn() -> Time) -> Result<(), Error> {
+        let failed = |source| Error::Flow { flow: self.spec.name.clone(), source };
+        let identifier = (std::process::id() as u16).wrapping_add(self as *const Flow as u16);
+        let socket = from.namespace.run(|| PingSocket::new(to.address, identifier).map_err(failed))?;
+        let options = PingOptions { interval: ping.interval, count: ping.count, payload: ping.payload };
+        self.state().started = Some(now());
+        socket.run(&options, &self.stop, |echo| self.state().echoes.push((now(), echo))).map_err(failed)
+    }
+
+    /// Says in the lab's words why a connection could not be made.
+    fn explain(&self, source: perf::Error) -> Error {
+        if let Kind::Tcp(Tcp { cc: Some(cc), .. }) = &self.spec.kind
+            && source.source.kind() == std::io::ErrorKind::NotFound
+        {
+            return no_congestion_control(&self.spec.name, cc);
+        }
+        Error::Flow { flow: self.spec.name.clone(), source }
+    }
+}
+
+/// Finds out before a run whether the kernel has a flow's congestion control.
+pub(crate) fn check_congestion_control(flow: &FlowSpec) -> Result<(), Error> {
+    let Kind::Tcp(Tcp { cc: Some(cc), .. }) = &flow.kind else { return Ok(()) };
+    let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    match socket.and_then(|s| s.set_tcp_congestion(cc.as_bytes())) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(no_congestion_control(&flow.name, cc)),
+        Err(e) => Err(Error::System { attempted: format!("use congestion control {cc:?}"), source: e }),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn no_congestion_control(flow: &str, cc: &str) -> Error {
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let available = std::fs::read_to_string(path).unwrap_or_default();
+    Error::NoCongestionControl { flow: flow.into(), cc: cc.into(), available: available.trim().replace(' ', ", ") }
+}
+
+fn tcp_options(tcp: &Tcp) -> TcpOptions {
+    TcpOptions {
+        cc: tcp.cc.clone(),
+        size: tcp.size,
+        mss: tcp.mss,
+        send_buffer: tcp.send_buffer,
+        receive_buffer: tcp.receive_buffer,
+        pacing: tcp.pacing,
+        read_rate: tcp.read_rate,
+        write_rate: tcp.write_rate,
+    }
+}

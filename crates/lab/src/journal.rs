@@ -1,0 +1,201 @@
+//! Which labs live on this machine.
+//!
+//! A lab's namespaces, devices and sockets are held by its process alone and die with it, however it
+//! ends. What can outlast it is its entry here, with the owner's process id and start time (ids are
+//! used again, the pair is not). Whatever a later lab must change outside its own namespaces is
+//! noted in the entry before it is changed, and [`Journal::clean`] puts it back when the owner is dead.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, error::Attempted};
+
+/// One lab's entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The owner's process id.
+    pub pid: u32,
+    /// The owner's start, in clock ticks since the machine's (proc(5), field 22 of stat).
+    pub start_time: u64,
+    /// What it runs.
+    pub scenario: String,
+}
+
+/// The directory of entries: /run/longfat for root, else one of the user's own.
+#[derive(Debug, Clone)]
+pub struct Journal(PathBuf);
+
+/// Removes its entry when dropped.
+#[derive(Debug)]
+pub struct Guard {
+    path: PathBuf,
+}
+
+/// What a clean-up found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Cleaned {
+    /// Entries of dead owners, now removed.
+    pub removed: Vec<Entry>,
+    /// Labs that live, and were left alone.
+    pub alive: Vec<Entry>,
+}
+
+impl Journal {
+    /// This user's journal.
+    pub fn of_this_user() -> Self {
+        if crate::sys::is_root() && Path::new("/run").is_dir() {
+            return Journal("/run/longfat".into());
+        }
+        match std::env::var_os("XDG_RUNTIME_DIR") {
+            Some(dir) if Path::new(&dir).is_dir() => Journal(Path::new(&dir).join("longfat")),
+            _ => Journal(std::env::temp_dir().join(format!("longfat-{}", crate::sys::effective_ids().0))),
+        }
+    }
+
+    /// A journal in a directory of one's own.
+    pub fn at(directory: impl Into<PathBuf>) -> Self {
+        Journal(directory.into())
+    }
+
+    /// Enters this process as the owner of a lab.
+    pub fn enter(&self, scenario: &str) -> Result<Guard, Error> {
+        fs::create_dir_all(&self.0).attempted(|| format!("make {}", self.0.display()))?;
+        let pid = std::process::id();
+        let start_time = start_time(pid).attempted(|| "read this process's start time".into())?;
+        let entry = Entry { pid, start_time, scenario: scenario.into() };
+        let path = self.0.join(format!("lab-{pid}.json"));
+        let beside = self.0.join(format!(".lab-{pid}.json"));
+        let text = serde_json::to_string(&entry).map_err(io::Error::from);
+        text.and_then(|text| {
+            let mut file = File::create(&beside)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&beside, &path)
+        })
+        .attempted(|| format!("write {}", path.display()))?;
+        Ok(Guard { path })
+    }
+
+    /// Removes what dead owners left and spares what lives.
+    pub fn clean(&self) -> Result<Cleaned, Error> {
+        let mut cleaned = Cleaned::default();
+        let directory = match fs::read_dir(&self.0) {
+            Ok(directory) => directory,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
+            Err(e) => return Err(e).attempted(|| format!("read {}", self.0.display())),
+        };
+        for file in directory {
+            let path = file.attempted(|| format!("read {}", self.0.display()))?.path();
+            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            if !(name.starts_with("lab-") && name.ends_with(".json")) {
+                continue;
+            }
+            let text = match fs::read_to_string(&path) {
+                Ok(text) => text,
+                // Its owner has just finished.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(e).attempted(|| format!("read {}", path.display())),
+            };
+            let entry: Entry = serde_json::from_str(&text)
+                .map_err(|e| Error::Journal { path: path.clone(), why: e.to_string() })?;
+            if start_time(entry.pid).is_ok_and(|start| start == entry.start_time) {
+                cleaned.alive.push(entry);
+                continue;
+            }
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(e).attempted(|| format!("remove {}", path.display()));
+                }
+                _ => cleaned.removed.push(entry),
+            }
+        }
+        Ok(cleaned)
+    }
+
+    /// The right to poll at real-time priority: one lab of a machine has it at a time. `None` where
+    /// another lab has it; else hold on to the file.
+    pub(crate) fn take_spin_lock(&self) -> Option<File> {
+        let path = self.0.join("spin.lock");
+        let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
+        crate::sys::try_lock(file.as_fd()).then_some(file)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // If it fails the next clean-up finds the entry of a dead owner.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A process's start time; an error if there is no such process, or only its remains.
+fn start_time(pid: u32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The command's name is in brackets and may itself contain brackets and blanks.
+    let (_, rest) = stat.rsplit_once(')').ok_or(io::ErrorKind::InvalidData)?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    if matches!(fields.first(), Some(&"Z" | &"X")) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    fields.get(19).and_then(|f| f.parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dead_are_cleaned_and_the_living_spared() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path());
+        assert_eq!(journal.clean().unwrap(), Cleaned::default());
+        let guard = journal.enter("mine").unwrap();
+        // Our process id with another start time: whoever had the id before is dead.
+        let mut dead = journal.clean().unwrap().alive.pop().unwrap();
+        dead.start_time += 1;
+        let path = directory.path().join("lab-1.json");
+        fs::write(&path, serde_json::to_string(&dead).unwrap()).unwrap();
+        let cleaned = journal.clean().unwrap();
+        assert_eq!((cleaned.alive.len(), cleaned.removed), (1, vec![dead]));
+        assert!(!path.exists());
+        drop(guard);
+        assert_eq!(journal.clean().unwrap(), Cleaned::default());
+    }
+
+    #[test]
+    fn a_killed_owner_is_dead_before_its_parent_buries_it() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(start_time(child.id()).is_ok());
+        child.kill().unwrap();
+        let dead = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            start_time(child.id()).is_err()
+        });
+        assert!(dead);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn what_is_no_entry_is_an_error_that_names_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("lab-7.json"), "{}").unwrap();
+        let error = Journal::at(directory.path()).clean().unwrap_err();
+        assert!(error.to_string().contains("lab-7.json"), "{error}");
+    }
+
+    #[test]
+    fn one_lab_at_a_time_may_spin() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path());
+        let first = journal.take_spin_lock().unwrap();
+        assert!(journal.take_spin_lock().is_none());
+        drop(first);
+        assert!(journal.take_spin_lock().is_some());
+    }
+}

@@ -1,0 +1,31 @@
+//! The lab: the real kernel's TCP over an emulated network on one machine.
+//!
+//! A host is a network namespace with a device; everything between the devices is [`net`], driven in
+//! real time by one thread. All of it is held by file descriptors of this process, so it dies with it.
+//! Works for root, and for everybody where user namespaces are allowed ([`acquire`] says which).
+//!
+//! [`run`] takes a resolved scenario and gives rows of the record and the run's quality.
+
+mod buffers;
+mod driver;
+mod error;
+mod flow;
+mod frame;
+mod host;
+mod journal;
+mod machine;
+mod namespace;
+mod netlink;
+mod plan;
+mod port;
+mod quality;
+mod recorder;
+mod run;
+mod sampler;
+mod sys;
+
+pub use error::Error;
+pub use journal::{Cleaned, Entry, Journal};
+pub use machine::{Privilege, acquire, host_info};
+pub use port::Backend;
+pub use run::{FlowEnd, LinkEnd, Observer, Options, Outcome, Progress, run};

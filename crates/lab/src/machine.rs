@@ -1,0 +1,109 @@
+//! What this machine is and allows: privileges, kernel, processors.
+
+use std::{fs, io, time::Duration};
+
+use schema::HostInfo;
+
+use crate::{Error, error::Attempted, sys};
+
+/// By what right the lab runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Privilege {
+    /// Root: everything works.
+    Root,
+    /// A user namespace: no real-time priority, explicit socket buffers are capped by the machine's limits.
+    UserNamespace,
+}
+
+/// Makes sure that this process may make network namespaces: as root, or by moving into a user
+/// namespace of its own. Must be called before any other thread exists.
+pub fn acquire() -> Result<Privilege, Error> {
+    if sys::is_root() && crate::namespace::Namespace::new().is_ok() {
+        return Ok(Privilege::Root);
+    }
+    let (user, group) = sys::effective_ids();
+    sys::unshare_user().map_err(Error::NoPrivilege)?;
+    // Where the id of the group is to be mapped, setgroups must be given up (user_namespaces(7)).
+    for (path, text) in [
+        ("/proc/self/setgroups", "deny".to_string()),
+        ("/proc/self/uid_map", format!("0 {user} 1")),
+        ("/proc/self/gid_map", format!("0 {group} 1")),
+    ] {
+        fs::write(path, text).map_err(Error::NoPrivilege)?;
+    }
+    crate::namespace::Namespace::new().map_err(|e| Error::NoPrivilege(io::Error::other(e.to_string())))?;
+    Ok(Privilege::UserNamespace)
+}
+
+/// The machine, for the summary.
+pub fn host_info() -> HostInfo {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string();
+    HostInfo { kernel, cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32) }
+}
+
+/// Processor time of the whole machine since its start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CpuTimes {
+    total: u64,
+    idle: u64,
+    stolen: u64,
+    cpus: u64,
+}
+
+/// How a span of time was used, in shares of all processors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct CpuUse {
+    pub(crate) idle: f64,
+    /// Taken by the hypervisor for others.
+    pub(crate) stolen: f64,
+}
+
+impl CpuTimes {
+    pub(crate) fn now() -> Result<Self, Error> {
+        let text = fs::read_to_string("/proc/stat").attempted(|| "read /proc/stat".into())?;
+        Self::parse(&text).ok_or_else(|| Error::System {
+            attempted: "understand /proc/stat".into(),
+            source: io::Error::from(io::ErrorKind::InvalidData),
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let numbers: Vec<u64> =
+            text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().flat_map(str::parse).collect();
+        // user nice system idle iowait irq softirq steal; guest time is part of user time.
+        let [.., idle, iowait, _, _, stolen] = numbers.get(..8)? else { return None };
+        let cpus = text.lines().skip(1).take_while(|l| l.starts_with("cpu")).count() as u64;
+        Some(CpuTimes { total: numbers[..8].iter().sum(), idle: idle + iowait, stolen: *stolen, cpus })
+    }
+
+    /// The use of the time since `before`; `spun` is time that we spent waiting actively.
+    pub(crate) fn since(&self, before: &CpuTimes, wall: Duration, spun: Duration) -> CpuUse {
+        let total = self.total.saturating_sub(before.total).max(1) as f64;
+        let spun = spun.as_secs_f64() / (wall.as_secs_f64() * self.cpus.max(1) as f64).max(1e-9);
+        CpuUse {
+            idle: (self.idle.saturating_sub(before.idle) as f64 / total + spun).min(1.0),
+            stolen: self.stolen.saturating_sub(before.stolen) as f64 / total,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_counts_active_waiting() {
+        let before = CpuTimes::parse("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0\ncpu1 0\nintr 1\n").unwrap();
+        let after = CpuTimes::parse("cpu  80 0 20 90 0 0 0 10 0 0\ncpu0 0\ncpu1 0\nintr 1\n").unwrap();
+        let used = after.since(&before, Duration::from_secs(1), Duration::from_millis(400));
+        assert!((used.idle - (0.45 + 0.2)).abs() < 1e-9, "{used:?}");
+        assert!((used.stolen - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn this_machine_is_understood() {
+        assert!(CpuTimes::now().unwrap().cpus >= 1);
+        assert!(!host_info().kernel.is_empty());
+        assert!(CpuTimes::parse("nonsense").is_none() && CpuTimes::parse("cpu 1 2").is_none());
+    }
+}

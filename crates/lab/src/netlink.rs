@@ -1,0 +1,142 @@
+//! The rtnetlink requests of the lab: devices, addresses, counters.
+
+use std::{
+    io,
+    net::IpAddr,
+};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::{
+    AddressFamily, RouteNetlinkMessage,
+    address::{AddressAttribute, AddressHeaderFlags, AddressMessage},
+    link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
+};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// A connection to the kernel of the thread's network namespace.
+pub(crate) struct Netlink(Socket);
+
+/// What a device counted outside the emulated network.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DeviceDrops {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+}
+
+/// How a host's device is set up.
+pub(crate) struct DeviceSetup<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) mac: [u8; 6],
+    pub(crate) mtu: u32,
+    pub(crate) queue_len: u32,
+}
+
+impl Netlink {
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Netlink(socket))
+    }
+
+    /// Sets a device up by name and takes it into service; returns its index.
+    pub(crate) fn set_up(&self, setup: &DeviceSetup<'_>) -> io::Result<u32> {
+        let index = self.link(setup.name)?.header.index;
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes = vec![
+            LinkAttribute::Mtu(setup.mtu),
+            LinkAttribute::TxQueueLen(setup.queue_len),
+            LinkAttribute::Address(setup.mac.to_vec()),
+        ];
+        self.ask(RouteNetlinkMessage::SetLink(message), 0)?;
+        self.bring_up(index)?;
+        Ok(index)
+    }
+
+    /// Takes the loopback device into service.
+    pub(crate) fn set_up_loopback(&self) -> io::Result<()> {
+        self.bring_up(self.link("lo")?.header.index)
+    }
+
+    /// Makes a pair of devices, the second in the namespace that `peer_namespace` describes.
+    pub(crate) fn add_veth(&self, name: &str, peer: &str, peer_namespace: i32) -> io::Result<()> {
+        let mut other = LinkMessage::default();
+        other.attributes =
+            vec![LinkAttribute::IfName(peer.into()), LinkAttribute::NetNsFd(peer_namespace)];
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(other))),
+            ]),
+        ];
+        self.ask(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+    }
+
+    /// Gives a device an address, and with it the route to its subnet.
+    pub(crate) fn add_address(&self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.index = index;
+        message.header.prefix_len = prefix;
+        message.header.family =
+            if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        // No duplicate address detection: it would hold the address back for a second.
+        message.header.flags = AddressHeaderFlags::Nodad;
+        message.attributes = vec![AddressAttribute::Address(address), AddressAttribute::Local(address)];
+        self.ask(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+    }
+
+    /// What a device dropped since it was made.
+    pub(crate) fn drops(&self, name: &str) -> io::Result<DeviceDrops> {
+        let link = self.link(name)?;
+        let stats = link.attributes.iter().find_map(|a| match a {
+            LinkAttribute::Stats64(stats) => Some(stats),
+            _ => None,
+        });
+        Ok(stats.map_or(DeviceDrops::default(), |s| DeviceDrops {
+            received: s.rx_dropped + s.rx_errors,
+            sent: s.tx_dropped + s.tx_errors,
+        }))
+    }
+
+    fn bring_up(&self, index: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        self.ask(RouteNetlinkMessage::SetLink(message), 0).map(drop)
+    }
+
+    /// A device by name.
+    pub(crate) fn link(&self, name: &str) -> io::Result<LinkMessage> {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::IfName(name.into())];
+        match self.ask(RouteNetlinkMessage::GetLink(message), 0)? {
+            Some(RouteNetlinkMessage::NewLink(link)) => Ok(link),
+            _ => Err(io::Error::other(format!("the kernel gave no answer about device {name}"))),
+        }
+    }
+
+    /// Sends one request; returns the kernel's message, or nothing where it only acknowledged.
+    fn ask(&self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Option<RouteNetlinkMessage>> {
+        let mut header = NetlinkHeader::default();
+        let wants_answer = matches!(message, RouteNetlinkMessage::GetLink(_));
+        header.flags = NLM_F_REQUEST | flags | if wants_answer { 0 } else { NLM_F_ACK };
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.0.send(&bytes, 0)?;
+        let (answer, _) = self.0.recv_from_full()?;
+        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
+        match answer.payload {
+            NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
+            NetlinkPayload::InnerMessage(message) => Ok(Some(message)),
+            _ => Ok(None),
+        }
+    }
+}

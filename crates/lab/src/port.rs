@@ -1,0 +1,148 @@
+//! Where frames leave and enter a host's kernel: a TAP device, or one end of a veth pair behind a
+//! packet socket where TAP devices may not be made.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    net::IpAddr,
+};
+
+use crate::{
+    Error,
+    error::Attempted,
+    frame::mac,
+    namespace::Namespace,
+    netlink::{DeviceSetup, Netlink},
+    sys,
+};
+
+/// The device queue of a TAP device, in super-packets; the default of 500 drops outside our count.
+const QUEUE_LEN: u32 = 65_536;
+/// Receive buffer asked for on packet sockets; the machine may grant less.
+const PACKET_BUFFER: i32 = 64 << 20;
+
+/// How ports are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// TAP devices.
+    Tap,
+    /// veth pairs and packet sockets.
+    Packet,
+}
+
+impl Backend {
+    /// TAP where /dev/net/tun opens, else packet sockets.
+    pub fn for_this_machine() -> Self {
+        match File::options().read(true).write(true).open("/dev/net/tun") {
+            Ok(_) => Backend::Tap,
+            Err(_) => Backend::Packet,
+        }
+    }
+}
+
+/// A host's port.
+#[derive(Debug)]
+pub(crate) struct Port {
+    file: File,
+    backend: Backend,
+}
+
+/// What a port's device needs to know.
+pub(crate) struct PortSetup<'a> {
+    /// The host's number.
+    pub(crate) index: usize,
+    pub(crate) device: &'a str,
+    pub(crate) mtu: u32,
+    pub(crate) address: IpAddr,
+    pub(crate) prefix: u8,
+}
+
+impl Port {
+    /// Makes the port of a host in its namespace. `wires` holds the other ends of veth pairs.
+    pub(crate) fn open(
+        setup: &PortSetup<'_>,
+        backend: Backend,
+        host: &Namespace,
+        wires: &Namespace,
+    ) -> Result<Self, Error> {
+        let device = setup.device;
+        let wire = format!("wire{}", setup.index);
+        let tap = host.run(|| {
+            let what = || format!("set up device {device}");
+            let netlink = Netlink::open().attempted(what)?;
+            let tap = match backend {
+                Backend::Tap => {
+                    Some(sys::open_tap(device).attempted(|| format!("make TAP device {device}"))?)
+                }
+                Backend::Packet => {
+                    netlink
+                        .add_veth(device, &wire, wires.raw_fd())
+                        .attempted(|| format!("make veth device {device}"))?;
+                    None
+                }
+            };
+            let index = netlink
+                .set_up(&DeviceSetup {
+                    name: device,
+                    mac: mac(setup.index),
+                    mtu: setup.mtu,
+                    queue_len: QUEUE_LEN,
+                })
+                .attempted(what)?;
+            netlink
+                .add_address(index, setup.address, setup.prefix)
+                .attempted(|| format!("give {device} the address {}/{}", setup.address, setup.prefix))?;
+            Ok(tap)
+        })?;
+        let file = match tap {
+            Some(file) => file,
+            None => wires.run(|| open_wire(&wire, setup))?,
+        };
+        Ok(Port { file, backend })
+    }
+
+    /// The descriptor to poll.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Reads one frame; `None` where there is none.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match (&self.file).read(buffer) {
+            Ok(len) => Ok(Some(len)),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+            // The host took its device down for a moment.
+            Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Writes one frame; false where the host did not take it.
+    pub(crate) fn write(&self, frame: &[u8]) -> bool {
+        matches!((&self.file).write(frame), Ok(len) if len == frame.len())
+    }
+
+    /// Frames that were lost between the host and us since the last call, beyond the device's own counters.
+    pub(crate) fn drops(&self) -> u64 {
+        match self.backend {
+            Backend::Tap => 0,
+            Backend::Packet => sys::packet_drops(&self.file).unwrap_or(0),
+        }
+    }
+}
+
+fn open_wire(wire: &str, setup: &PortSetup<'_>) -> Result<File, Error> {
+    let what = || format!("set up the other end of {}", setup.device);
+    // Ours is only a wire: without this the kernel would announce itself on it.
+    let quiet = format!("/proc/sys/net/ipv6/conf/{wire}/disable_ipv6");
+    if std::path::Path::new(&quiet).exists() {
+        std::fs::write(&quiet, "1").attempted(what)?;
+    }
+    let netlink = Netlink::open().attempted(what)?;
+    let mut wire_mac = mac(setup.index);
+    wire_mac[3] = b'w';
+    let index = netlink
+        .set_up(&DeviceSetup { name: wire, mac: wire_mac, mtu: setup.mtu, queue_len: QUEUE_LEN })
+        .attempted(what)?;
+    sys::open_packet(index, PACKET_BUFFER).attempted(|| format!("open a packet socket on {wire}"))
+}

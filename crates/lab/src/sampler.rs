@@ -1,0 +1,178 @@
+//! Looks at every flow at a fixed interval, and ends flows when their time has come.
+
+use std::{
+    os::fd::AsFd,
+    sync::{Arc, atomic::Ordering, mpsc::Sender},
+    time::Duration,
+};
+
+use schema::{Event, EventKind, FlowSample};
+use units::Time;
+
+use crate::{flow::Flow, sys};
+
+/// Real-time priority of the sampler, below the driver's.
+const PRIORITY: i32 = 10;
+
+/// What one look found.
+#[derive(Default)]
+pub(crate) struct Look {
+    pub(crate) flows: Vec<FlowSample>,
+    pub(crate) events: Vec<Event>,
+}
+
+/// Looks at flows until all have ended.
+pub(crate) struct Sampler {
+    pub(crate) flows: Vec<Arc<Flow>>,
+    pub(crate) interval: Time,
+    pub(crate) duration: Time,
+    /// CLOCK_MONOTONIC at the run's start.
+    pub(crate) start: Time,
+    pub(crate) cpus: Option<Vec<usize>>,
+}
+
+/// What the sampler remembers of a flow between two looks.
+#[derive(Default)]
+struct Memory {
+    last: FlowSample,
+    received: u64,
+    seen: bool,
+    started: bool,
+    over: bool,
+}
+
+impl Sampler {
+    /// Runs until every flow is over or `stop` says so.
+    pub(crate) fn run(self, stop: impl Fn() -> bool, looks: &Sender<Look>) {
+        if let Some(cpus) = &self.cpus {
+            // Where it is refused the scheduler places the thread.
+            let _ = sys::set_allowed_cpus(cpus);
+        }
+        sys::set_timer_slack();
+        // Without real-time priority samples come later on a busy machine; their time stamps stay true.
+        let _ = sys::set_real_time(PRIORITY);
+        let mut memories: Vec<Memory> = self.flows.iter().map(|_| Memory::default()).collect();
+        let mut tick = 1;
+        while !memories.iter().all(|m| m.over) {
+            let due = Time((tick * self.interval.0).min(self.duration.0));
+            let now = self.now();
+            if now < due {
+                std::thread::sleep(Duration::from_nanos(due.0 - now.0));
+            }
+            let cut_short = stop();
+            let mut look = Look::default();
+            for (flow, memory) in self.flows.iter().zip(&mut memories) {
+                self.look_at(flow, memory, cut_short, &mut look);
+            }
+            if looks.send(look).is_err() {
+                break;
+            }
+            tick = (self.now().0 / self.interval.0 + 1).max(tick + 1);
+        }
+        self.flows.iter().for_each(|f| f.stop.set());
+    }
+
+    fn now(&self) -> Time {
+        Time(sys::monotonic().0.saturating_sub(self.start.0))
+    }
+
+    fn look_at(&self, flow: &Flow, memory: &mut Memory, cut_short: bool, look: &mut Look) {
+        if memory.over {
+            return;
+        }
+        let now = self.now();
+        let name = &flow.spec.name;
+        let event = |at: Time, kind, value| Event { time_us: micros(at), subject: name.clone(), kind, value };
+        let mut state = flow.state();
+        if let Some(started) = state.started
+            && !memory.started
+        {
+            memory.started = true;
+            look.events.push(event(started, EventKind::Start, 0));
+        }
+        for (at, echo) in state.echoes.drain(..) {
+            match echo.rtt {
+                Some(rtt) => look.flows.push(FlowSample {
+                    time_us: micros(at),
+                    flow: name.clone(),
+                    srtt_us: i64::try_from(rtt.as_micros()).ok(),
+                    ..FlowSample::default()
+                }),
+                None => look.events.push(event(at, EventKind::PingLost, i64::from(echo.sequence))),
+            }
+        }
+        if let (Some(sender), Some(receiver)) = (&state.sender, &state.receiver) {
+            let mut row = FlowSample { flow: name.clone(), ..FlowSample::default() };
+            let read = watch::read_sender(sender.as_fd(), &mut row)
+                .and_then(|()| watch::read_receiver(receiver.as_fd(), &mut row));
+            if read.is_ok() {
+                row.time_us = micros(self.now());
+                let received = flow.received.load(Ordering::Relaxed);
+                if memory.seen {
+                    let span = (row.time_us - memory.last.time_us).max(1) as f64 * 1e-6;
+                    let bits = received.saturating_sub(memory.received) as f64 * 8.0;
+                    row.goodput_bps = Some((bits / span) as i64);
+                    notice(&memory.last, &row, &mut look.events);
+                }
+                memory.received = received;
+                memory.seen = true;
+                memory.last = row.clone();
+                look.flows.push(row);
+            }
+        }
+        let due = flow.spec.stop.unwrap_or(self.duration).min(self.duration);
+        let finished = flow.is_done();
+        if finished || now >= due || cut_short {
+            memory.over = true;
+            let ended = if finished { state.ended.unwrap_or(now) } else { now };
+            state.ended = Some(ended);
+            (state.sender, state.receiver) = (None, None);
+            drop(state);
+            look.events.push(event(ended, EventKind::Stop, 0));
+            flow.stop.set();
+        }
+    }
+}
+
+/// The events between two samples of one flow.
+fn notice(last: &FlowSample, row: &FlowSample, events: &mut Vec<Event>) {
+    let grown = |before: Option<i64>, after: Option<i64>| match (before, after) {
+        (Some(before), Some(after)) if after > before => Some(after - before),
+        _ => None,
+    };
+    let changed = row.ca_state.filter(|state| Some(*state) != last.ca_state);
+    for (kind, value) in [
+        (EventKind::CaState, changed),
+        (EventKind::Retransmit, grown(last.total_retrans_segs, row.total_retrans_segs)),
+        (EventKind::Rto, grown(last.total_rto, row.total_rto)),
+    ] {
+        if let Some(value) = value {
+            events.push(Event { time_us: row.time_us, subject: row.flow.clone(), kind, value });
+        }
+    }
+}
+
+pub(crate) fn micros(time: Time) -> i64 {
+    i64::try_from(time.0 / 1000).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grows_between_two_samples_is_an_event() {
+        let last = FlowSample { ca_state: Some(0), total_retrans_segs: Some(3), ..FlowSample::default() };
+        let row = FlowSample {
+            ca_state: Some(3),
+            total_retrans_segs: Some(10),
+            total_rto: Some(1),
+            ..FlowSample::default()
+        };
+        let mut events = Vec::new();
+        notice(&last, &row, &mut events);
+        let found: Vec<_> = events.iter().map(|e| (e.kind, e.value)).collect();
+        // The first timeout count is no growth: nothing was known before.
+        assert_eq!(found, [(EventKind::CaState, 3), (EventKind::Retransmit, 7)]);
+    }
+}

@@ -1,0 +1,241 @@
+//! The system calls of the lab, each in one small safe function.
+#![allow(unsafe_code)]
+
+use std::{
+    fs::{File, OpenOptions},
+    io, mem,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    os::unix::fs::OpenOptionsExt,
+    time::Duration,
+};
+
+use units::Time;
+
+/// `struct ifreq` as TUNSETIFF reads it: name, flags, padding (40 bytes on 64-bit machines).
+#[repr(C)]
+struct TapRequest {
+    name: [u8; libc::IFNAMSIZ],
+    flags: libc::c_short,
+    padding: [u8; 22],
+}
+
+const TUN_F_CSUM: libc::c_ulong = 0x01;
+const TUN_F_TSO4: libc::c_ulong = 0x02;
+const TUN_F_TSO6: libc::c_ulong = 0x04;
+const TUN_F_TSO_ECN: libc::c_ulong = 0x08;
+const PACKET_IGNORE_OUTGOING: i32 = 23;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Effective user id 0.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: has no arguments and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// The effective user and group ids.
+pub(crate) fn effective_ids() -> (u32, u32) {
+    // SAFETY: have no arguments and cannot fail.
+    unsafe { (libc::geteuid(), libc::getegid()) }
+}
+
+/// Moves this process (which must have one thread only) into a new user namespace.
+pub(crate) fn unshare_user() -> io::Result<()> {
+    // SAFETY: plain flag argument.
+    check(unsafe { libc::unshare(libc::CLONE_NEWUSER) }).map(drop)
+}
+
+/// Moves this thread into a new network namespace.
+pub(crate) fn unshare_network() -> io::Result<()> {
+    // SAFETY: plain flag argument; affects the calling thread only.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
+}
+
+/// Moves this thread into a network namespace.
+pub(crate) fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the call.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+}
+
+/// Makes a TAP device in this thread's network namespace: Ethernet frames, each after a virtio-net
+/// header of 10 bytes, with super-packets and unfinished checksums allowed. Reads do not block.
+pub(crate) fn open_tap(name: &str) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open("/dev/net/tun")?;
+    let mut request = TapRequest {
+        name: [0; libc::IFNAMSIZ],
+        flags: (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short,
+        padding: [0; 22],
+    };
+    if name.len() >= libc::IFNAMSIZ {
+        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+    }
+    request.name[..name.len()].copy_from_slice(name.as_bytes());
+    let offloads = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+    // SAFETY: TUNSETIFF reads and writes a `struct ifreq`, which `TapRequest` mirrors in size and layout;
+    // TUNSETOFFLOAD takes its argument by value.
+    unsafe {
+        check(libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request))?;
+        check(libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads))?;
+    }
+    Ok(file)
+}
+
+/// Opens a packet socket on interface `index` of this thread's network namespace; frames come and go
+/// after a virtio-net header, as with [`open_tap`]. Asks for `buffer` bytes of receive buffer.
+pub(crate) fn open_packet(index: u32, buffer: i32) -> io::Result<File> {
+    let all = (libc::ETH_P_ALL as u16).to_be();
+    // SAFETY: plain arguments; a fresh descriptor is owned by nobody else.
+    let socket = unsafe {
+        let fd = check(libc::socket(
+            libc::AF_PACKET,
+            libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+            0,
+        ))?;
+        OwnedFd::from_raw_fd(fd)
+    };
+    set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+    set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+    if set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, buffer).is_err() {
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, buffer)?;
+    }
+    // SAFETY: an all-zero sockaddr_ll is valid; the pointer and length describe it.
+    unsafe {
+        let mut address: libc::sockaddr_ll = mem::zeroed();
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = all;
+        address.sll_ifindex = index as i32;
+        check(libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        ))?;
+    }
+    Ok(File::from(socket))
+}
+
+fn set_option(socket: &OwnedFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the pointer and the length describe `value`, which lives across the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            mem::size_of::<i32>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// Packets that a packet socket dropped since the last call.
+pub(crate) fn packet_drops(socket: &File) -> io::Result<u64> {
+    let mut stats = [0u32; 2];
+    let mut len = mem::size_of_val(&stats) as libc::socklen_t;
+    // SAFETY: `struct tpacket_stats` is two unsigned ints.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut stats).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(u64::from(stats[1]))
+}
+
+/// Gives this thread real-time priority `priority` (SCHED_FIFO, 1 to 99).
+pub(crate) fn set_real_time(priority: i32) -> io::Result<()> {
+    set_scheduler(libc::SCHED_FIFO, priority)
+}
+
+/// Gives this thread back the ordinary policy.
+pub(crate) fn set_ordinary() -> io::Result<()> {
+    set_scheduler(libc::SCHED_OTHER, 0)
+}
+
+fn set_scheduler(policy: i32, priority: i32) -> io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: priority };
+    // SAFETY: 0 is the calling thread; the parameter lives across the call.
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) }).map(drop)
+}
+
+/// The processors this thread may run on.
+pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
+    // SAFETY: an all-zero set is empty and valid; size and pointer describe it.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        check(libc::sched_getaffinity(0, mem::size_of_val(&set), &raw mut set))?;
+        Ok((0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &set)).collect())
+    }
+}
+
+/// Restricts this thread to `cpus`.
+pub(crate) fn set_allowed_cpus(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: as above; CPU_SET ignores nothing here, as the numbers came from the kernel.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
+        check(libc::sched_setaffinity(0, mem::size_of_val(&set), &raw const set)).map(drop)
+    }
+}
+
+/// Has this thread's sleeps end within a microsecond of their time instead of fifty.
+pub(crate) fn set_timer_slack() {
+    // SAFETY: plain arguments. Where it fails sleeps are less exact, nothing else.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+}
+
+/// CLOCK_MONOTONIC.
+pub(crate) fn monotonic() -> Time {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid timespec to write to; the clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// Which of the polled descriptors are ready.
+pub(crate) struct PollSet(Vec<libc::pollfd>);
+
+impl PollSet {
+    /// Polls `files` for input.
+    pub(crate) fn new<'a>(files: impl Iterator<Item = &'a File>) -> Self {
+        PollSet(
+            files.map(|f| libc::pollfd { fd: f.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect(),
+        )
+    }
+
+    /// Waits for input on any for at most `timeout`. A signal ends the wait as well.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        let timeout =
+            libc::timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        // SAFETY: pointer and count describe the vector; no signal mask is given.
+        let done = unsafe {
+            libc::ppoll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, &raw const timeout, std::ptr::null())
+        };
+        match check(done) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {
+                self.0.iter_mut().for_each(|p| p.revents = 0);
+                Ok(())
+            }
+            other => other.map(drop),
+        }
+    }
+
+    /// Whether the `index`th has input.
+    pub(crate) fn ready(&self, index: usize) -> bool {
+        self.0[index].revents != 0
+    }
+}
+
+/// Takes an exclusive lock that ends with the open file; false where another holds it.
+pub(crate) fn try_lock(file: BorrowedFd<'_>) -> bool {
+    // SAFETY: plain arguments.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}

@@ -1,0 +1,133 @@
+//! Additive increase, multiplicative decrease: recovery after a loss, and the sawtooth's use of a link.
+//!
+//! Sources: S. Ravot, "TCP transfers over high latency/bandwidth networks - Grid DT", PFLDnet 2003
+//! (responsiveness); RFC 5681 (Reno); RFC 9438 (CUBIC's constants and curve). One flow alone on its
+//! bottleneck, one loss a cycle.
+
+use units::{BitRate, Time};
+
+use crate::bdp_f64;
+
+/// CUBIC's scaling constant, segments per second cubed (RFC 9438, section 4.1).
+pub const CUBIC_C: f64 = 0.4;
+
+/// What CUBIC keeps of its window after a loss (RFC 9438, section 4.6).
+pub const CUBIC_BETA: f64 = 0.7;
+
+/// An AIMD rule.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Aimd {
+    /// Segments that the window grows by in a round trip (the A of Grid DT).
+    pub increase_segs: f64,
+    /// Share of the window that a loss takes away.
+    pub decrease: f64,
+}
+
+impl Aimd {
+    /// Reno: one segment per round trip, half the window lost.
+    pub const RENO: Aimd = Aimd { increase_segs: 1.0, decrease: 0.5 };
+    /// Reno where each ACK counts once although it acknowledges two segments (Linux 2.4; Linux today counts segments).
+    pub const RENO_DELAYED_ACK: Aimd = Aimd { increase_segs: 0.5, decrease: 0.5 };
+}
+
+/// Responsiveness in seconds: how long until the link is full again after one loss at a window of one BDP.
+///
+/// The lost share of C RTT / MSS segments returns by `increase_segs` a round trip:
+/// r = decrease C RTT^2 / (increase MSS); for Reno C RTT^2 / (2 MSS). MSS in bytes here.
+pub fn responsiveness(rule: Aimd, rate: BitRate, rtt: Time, mss: u32) -> f64 {
+    let window_segs = bdp_f64(rate, rtt) / f64::from(mss);
+    rule.decrease * window_segs / rule.increase_segs * rtt.as_secs_f64()
+}
+
+/// Seconds in which the rule's increase regains `rate` (bit/s of payload): one MSS / RTT each round trip.
+pub fn regain_time(rule: Aimd, rate: BitRate, rtt: Time, mss: u32) -> f64 {
+    let lost_segs = bdp_f64(rate, rtt) / f64::from(mss);
+    lost_segs / rule.increase_segs * rtt.as_secs_f64()
+}
+
+/// Seconds until CUBIC is back at its window after one loss: K = cbrt(W (1 - beta) / C), W in segments.
+///
+/// Source: RFC 9438, equation 2. Independent of the round-trip time except through the window.
+pub fn cubic_recovery_time(window_segs: f64) -> f64 {
+    (window_segs * (1.0 - CUBIC_BETA) / CUBIC_C).cbrt()
+}
+
+/// Share of the link that the sawtooth uses with a bottleneck queue of `queue_bdp` BDPs.
+///
+/// In units of the BDP the window runs from (1 - decrease)(1 + q) to 1 + q, linear per round trip. Below 1
+/// the link delivers the window each base RTT; above, the link is full and the RTT grows with the window.
+/// Without a queue Reno uses 3/4, with one BDP everything.
+pub fn sawtooth_utilization(rule: Aimd, queue_bdp: f64) -> f64 {
+    let top = 1.0 + queue_bdp;
+    let bottom = (1.0 - rule.decrease) * top;
+    if bottom >= 1.0 {
+        return 1.0;
+    }
+    let full_time = (top * top - 1.0) / 2.0;
+    let partial_time = 1.0 - bottom;
+    let partial_delivered = (1.0 - bottom * bottom) / 2.0;
+    (partial_delivered + full_time) / (partial_time + full_time)
+}
+
+/// Share of the link that CUBIC uses with a bottleneck queue of `queue_bdp` BDPs.
+///
+/// W(t) = top - u (1 - t/K)^3 with u = 0.3 top, from the loss to K; below 1 BDP the shortfall is unused.
+/// Without a queue 92.5 %. The Reno-friendly region of short paths and the probing beyond K are left out.
+pub fn cubic_utilization(queue_bdp: f64) -> f64 {
+    let lost = (1.0 - CUBIC_BETA) * (1.0 + queue_bdp);
+    if queue_bdp >= lost {
+        return 1.0;
+    }
+    // The share of K that is left when the window passes one BDP.
+    let left = (queue_bdp / lost).cbrt();
+    1.0 - (lost / 4.0 * (1.0 - left.powi(4)) - queue_bdp * (1.0 - left))
+}
+
+/// The queue in BDPs from which a loss leaves the link full: decrease / (1 - decrease).
+pub fn queue_for_full_use(decrease: f64) -> f64 {
+    decrease / (1.0 - decrease)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(a: f64, b: f64, tolerance: f64) {
+        assert!((a - b).abs() <= tolerance * b.abs(), "{a} is not within {tolerance} of {b}");
+    }
+
+    #[test]
+    fn sawtooth_known_points() {
+        assert_eq!(sawtooth_utilization(Aimd::RENO, 0.0), 0.75);
+        assert_eq!(sawtooth_utilization(Aimd::RENO, 1.0), 1.0);
+        near(cubic_utilization(0.0), 0.925, 1e-12);
+        assert_eq!(cubic_utilization(0.5), 1.0);
+        near(queue_for_full_use(0.5), 1.0, 1e-12);
+        near(queue_for_full_use(0.3), 0.4286, 1e-3);
+    }
+
+    #[test]
+    fn utilization_grows_with_the_queue_and_is_continuous() {
+        let mut before = (0.0, 0.0);
+        for step in 0..=120 {
+            let queue = f64::from(step) / 100.0;
+            let now = (sawtooth_utilization(Aimd::RENO, queue), cubic_utilization(queue));
+            assert!(now.0 >= before.0 && now.1 >= before.1, "{queue}: {now:?} {before:?}");
+            assert!(step == 0 || now.0 - before.0 < 0.01 && now.1 - before.1 < 0.01, "{queue}: {now:?} {before:?}");
+            before = now;
+        }
+        assert_eq!(before, (1.0, 1.0));
+    }
+
+    /// Linux 6.1 in virtual time: 100 Mb/s, 100 ms, queue of 0.1 BDP, second half of 120 s, of 95.64 Mb/s.
+    #[test]
+    fn sawtooth_against_the_kernel() {
+        near(sawtooth_utilization(Aimd::RENO, 0.1005) * 95.64, 78.38, 0.01);
+        near(cubic_utilization(0.1005) * 95.64, 89.21, 0.05);
+    }
+
+    #[test]
+    fn cubic_comes_back_in_k() {
+        near(cubic_recovery_time(17_265.0), 23.48, 0.001); // 10 Gb/s x 20 ms
+    }
+}

@@ -1,0 +1,52 @@
+//! Closed forms for TCP on a path: what a calculator can say before anything is run.
+//!
+//! Each module is one family of formulas with its sources: bandwidth-delay product and windows,
+//! socket buffers and what a kernel makes of them, headers on the wire, loss-throughput laws,
+//! additive increase and recovery, the start, fairness. [`predict`] combines them into the model
+//! engine's answer for one flow, [`report`] into the page that `longfat bdp` prints.
+//!
+//! Pure: no I/O, no clock. A single flow over one bottleneck; several flows sharing a link are the
+//! simulator's and the lab's business.
+//!
+//! ```
+//! use units::Bytes;
+//!
+//! let rate = "10gbit".parse().unwrap();
+//! let rtt = "50ms".parse().unwrap();
+//! assert_eq!(model::bdp(rate, rtt), Bytes(62_500_000));
+//! let utilization = model::window_utilization(Bytes(1 << 20), rate, rtt);
+//! assert!((utilization - 0.0168).abs() < 0.0001);
+//! ```
+
+mod aimd;
+mod buffer;
+mod fairness;
+mod kernel;
+mod loss;
+mod predict;
+mod receive_share;
+pub mod report;
+mod start;
+mod window;
+mod wire;
+
+pub use aimd::{
+    Aimd, CUBIC_BETA, CUBIC_C, cubic_recovery_time, cubic_utilization, queue_for_full_use, regain_time, responsiveness,
+    sawtooth_utilization,
+};
+pub use buffer::{
+    Buffer, BufferAdvice, SEND_BUFFER_IN_FLIGHT, buffer_advice, round_up_mib, send_buffer_throughput_bps,
+};
+pub use fairness::{fair_increase, jain_index};
+pub use kernel::{BufferDefaults, KernelError, KernelRequirement, KernelVersion, buffer_defaults};
+pub use loss::{
+    cubic_window_segs, loss_for_cubic, loss_for_reno, mathis_bps, pftk_bps, reno_window_segs, window_throughput_bps,
+};
+pub use predict::{Limit, PathInputs, Prediction, predict};
+pub use receive_share::{Delivery, first_burst_segs, received_truesize, window_share};
+pub use start::{INITIAL_WINDOW_SEGS, Start, initial_window_bytes};
+pub use window::{
+    MAX_WINDOW, MAX_WINDOW_SCALE, bdp, bdp_f64, hol_throughput_share, scaled_window, throughput_bps, window_scale,
+    window_utilization,
+};
+pub use wire::{Ip, Transport, goodput_bps, mss, payload_bytes};

@@ -1,0 +1,87 @@
+//! Goodput at wire rate: what headers leave of a link.
+//!
+//! Sources: RFC 791 and 8200 (IP header 20 and 40 bytes), RFC 9293 and 7323 (TCP 20 bytes and 12 of
+//! timestamps), RFC 768 (UDP 8 bytes), IEEE 802.3 (Ethernet header 14, check sum 4, preamble 8, gap 12).
+
+use units::BitRate;
+
+/// The version of IP, for its header's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ip {
+    /// 20 bytes.
+    V4,
+    /// 40 bytes.
+    V6,
+}
+
+/// The transport, for its header's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP with timestamps, as Linux sends it: 32 bytes.
+    Tcp,
+    /// UDP: 8 bytes.
+    Udp,
+}
+
+impl Ip {
+    /// Header bytes.
+    pub fn header_bytes(self) -> u32 {
+        match self {
+            Ip::V4 => 20,
+            Ip::V6 => 40,
+        }
+    }
+}
+
+impl Transport {
+    /// Header bytes.
+    pub fn header_bytes(self) -> u32 {
+        match self {
+            Transport::Tcp => 32,
+            Transport::Udp => 8,
+        }
+    }
+}
+
+/// Payload bytes of a full packet at `mtu`; 0 where the headers do not fit.
+pub fn payload_bytes(mtu: u32, ip: Ip, transport: Transport) -> u32 {
+    mtu.saturating_sub(ip.header_bytes() + transport.header_bytes())
+}
+
+/// TCP's payload bytes per segment with timestamps, at `mtu` or as asked for with TCP_MAXSEG.
+///
+/// The option counts as the kernel counts it: an asked MSS includes the 12 bytes of timestamps.
+pub fn mss(mtu: u32, ip: Ip, asked: Option<u32>) -> u32 {
+    let path = payload_bytes(mtu, ip, Transport::Tcp);
+    asked.map_or(path, |asked| path.min(asked.saturating_sub(12)))
+}
+
+/// Goodput in bits per second of back-to-back packets on a link of `rate`.
+///
+/// `payload` bytes of each packet are the application's; `headers` are IP and transport, and
+/// `overhead` is what the link counts beside IP (14 as tbf does, 38 for Ethernet with preamble and gap).
+pub fn goodput_bps(rate: BitRate, payload: u32, headers: u32, overhead: u32) -> f64 {
+    let wire = u64::from(payload) + u64::from(headers) + u64::from(overhead);
+    if wire == 0 { 0.0 } else { rate.as_f64() * f64::from(payload) / wire as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segment_sizes() {
+        assert_eq!(mss(1_500, Ip::V4, None), 1_448);
+        assert_eq!(mss(9_000, Ip::V4, None), 8_948);
+        assert_eq!(mss(1_500, Ip::V6, None), 1_428);
+        assert_eq!(mss(1_500, Ip::V4, Some(536)), 524);
+        assert_eq!(mss(1_500, Ip::V4, Some(9_000)), 1_448);
+        assert_eq!(payload_bytes(1_500, Ip::V4, Transport::Udp), 1_472);
+        assert_eq!(payload_bytes(20, Ip::V6, Transport::Tcp), 0);
+    }
+
+    #[test]
+    fn no_payload_no_goodput() {
+        assert_eq!(goodput_bps(BitRate(1_000), 0, 0, 0), 0.0);
+    }
+}

@@ -1,0 +1,308 @@
+//! One direction of a link: a drop-tail queue, a rate, a delay and losses.
+//!
+//! When a segment is accepted its departure is known at once (virtual clock), so there is no event for
+//! it: one ring says when what leaves the queue, another when which packet is due at the other end.
+//! The queue's content at any instant is exact, segment by segment.
+//!
+//! Departure from a model packet by packet: of a train of several segments only the first and the last
+//! delivery are kept, the others are spread evenly between them; exact where the train queues.
+
+use std::collections::VecDeque;
+
+use units::Time;
+
+use crate::{
+    Counters, DropCause, Packet, Train,
+    fixed::Fixed,
+    loss::Loss,
+    spec::{PipeSpec, QueueLimit},
+};
+
+/// A pipe that is not ideal.
+pub(crate) struct Fifo<P> {
+    per_byte: Option<Fixed>,
+    /// The token bucket's depth as the time it takes to fill.
+    burst: Option<Fixed>,
+    delay: Time,
+    limit: QueueLimit,
+    overhead: u32,
+    loss: Option<Loss>,
+    /// When the wire is free; with a token bucket: when the bucket would be full.
+    clock: Fixed,
+    last_departure: Fixed,
+    queue: VecDeque<Queued>,
+    wire: VecDeque<OnWire<P>>,
+    accepted_packets: u64,
+    accepted_bytes: u64,
+    counters: Counters,
+}
+
+/// Segments that have not left the queue yet, evenly spaced.
+struct Queued {
+    segments: u32,
+    bytes: u64,
+    last_bytes: u64,
+    departs: Fixed,
+    spacing: Fixed,
+    last_departs: Fixed,
+}
+
+/// A packet on its way to the other end.
+struct OnWire<P> {
+    due: Time,
+    delivery: Train,
+    packet: P,
+}
+
+/// What becomes of a segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Sent,
+    Dropped(DropCause),
+}
+
+/// Neighbouring segments of one packet with one fate.
+struct Run {
+    fate: Fate,
+    segments: u32,
+    departs: Fixed,
+    last_departs: Fixed,
+}
+
+impl<P: Packet> Fifo<P> {
+    /// `stream` keeps the random draws of one network's pipes apart.
+    pub(crate) fn new(spec: &PipeSpec, seed: u64, stream: u64) -> Self {
+        let per_byte = spec.rate.map(Fixed::per_byte);
+        Fifo {
+            per_byte,
+            burst: spec.burst.and_then(|burst| per_byte.map(|byte| byte * burst.0)),
+            delay: spec.delay,
+            limit: if per_byte.is_some() { spec.queue } else { QueueLimit::Unlimited },
+            overhead: spec.overhead,
+            loss: Loss::new(spec.loss, seed, stream),
+            clock: Fixed::ZERO,
+            last_departure: Fixed::ZERO,
+            queue: VecDeque::new(),
+            wire: VecDeque::new(),
+            accepted_packets: 0,
+            accepted_bytes: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes a packet in. `cut_through` says that another queue follows, so that the packet is due when
+    /// its first segment arrives there, not its last. `drop` gets what is dropped. Returns when the pipe
+    /// must be popped, if nothing was on its wire before.
+    pub(crate) fn offer(
+        &mut self,
+        arrival: Train,
+        packet: P,
+        cut_through: bool,
+        mut drop: impl FnMut(DropCause, P),
+    ) -> Option<Time> {
+        let was_empty = self.wire.is_empty();
+        self.advance(arrival.first);
+        if self.takes_whole(arrival, &packet) {
+            self.accept_whole(arrival, packet, cut_through);
+        } else {
+            self.accept_by_segment(arrival, packet, cut_through, &mut drop);
+        }
+        if was_empty { self.next_due() } else { None }
+    }
+
+    /// When the next packet on the wire is due.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.wire.front().map(|w| w.due)
+    }
+
+    /// Takes the next packet off the wire.
+    pub(crate) fn pop(&mut self) -> Option<(Train, P)> {
+        self.wire.pop_front().map(|w| (w.delivery, w.packet))
+    }
+
+    /// The counters as of `now`; `max_queue_bytes_since` starts anew.
+    pub(crate) fn sample(&mut self, now: Time) -> Counters {
+        self.advance(now);
+        let mut counters = self.counters;
+        counters.sent_packets = self.accepted_packets - counters.queue_packets;
+        counters.sent_bytes = self.accepted_bytes - counters.queue_bytes;
+        self.counters.max_queue_bytes_since = self.counters.queue_bytes;
+        counters
+    }
+
+    /// True for the common case: all segments at once, all of them fit, none is lost (its draws are then taken).
+    fn takes_whole(&mut self, arrival: Train, packet: &P) -> bool {
+        let segments = packet.segments();
+        let alike = segments == 1 || (arrival.first == arrival.last && self.burst.is_none());
+        alike
+            && self.fits(segments, self.wire_bytes(packet))
+            && self.loss.as_mut().is_none_or(|loss| loss.all_pass(segments))
+    }
+
+    fn accept_whole(&mut self, arrival: Train, packet: P, cut_through: bool) {
+        let at = Fixed::from(arrival.first);
+        let segments = packet.segments();
+        let total = self.wire_bytes(&packet);
+        let bytes = u64::from(packet.segment_bytes() + self.overhead);
+        let last_bytes = u64::from(packet.last_segment_bytes() + self.overhead);
+        let (departs, spacing, last_departs) = if segments == 1 {
+            let departs = self.serve(at, total);
+            (departs, Fixed::ZERO, departs)
+        } else {
+            let byte = self.per_byte.unwrap_or(Fixed::ZERO);
+            let start = self.last_departure.max(at);
+            let last = self.serve(at, total);
+            (start + byte * bytes, byte * bytes, last)
+        };
+        self.enqueue(Queued { segments, bytes, last_bytes, departs, spacing, last_departs });
+        let sojourn = (departs.as_nanos_f64() + last_departs.as_nanos_f64()) / 2.0 - at.as_nanos_f64();
+        self.counters.queue_byte_seconds += total as f64 * sojourn * 1e-9;
+        self.launch(departs, last_departs, packet, cut_through);
+    }
+
+    fn accept_by_segment(
+        &mut self,
+        arrival: Train,
+        mut packet: P,
+        cut_through: bool,
+        drop: &mut impl FnMut(DropCause, P),
+    ) {
+        let total = packet.segments();
+        let (bytes, last_bytes) = (packet.segment_bytes(), packet.last_segment_bytes());
+        let first = Fixed::from(arrival.first);
+        let step = match total {
+            1 => Fixed::ZERO,
+            _ => Fixed::from(arrival.last).saturating_sub(first).div(total - 1),
+        };
+        let mut run: Option<Run> = None;
+        for i in 0..total {
+            let wire_bytes = u64::from(self.overhead + if i + 1 == total { last_bytes } else { bytes });
+            let (fate, departs) = self.accept_segment(first + step * u64::from(i), wire_bytes);
+            match &mut run {
+                Some(run) if run.fate == fate => {
+                    run.segments += 1;
+                    run.last_departs = departs;
+                }
+                _ => {
+                    if let Some(done) = run.take() {
+                        let rest = packet.split_off(done.segments);
+                        let part = std::mem::replace(&mut packet, rest);
+                        self.settle(done, part, cut_through, drop);
+                    }
+                    run = Some(Run { fate, segments: 1, departs, last_departs: departs });
+                }
+            }
+        }
+        if let Some(done) = run {
+            self.settle(done, packet, cut_through, drop);
+        }
+    }
+
+    /// Decides on one segment of `bytes` on the wire, and when it leaves.
+    fn accept_segment(&mut self, at: Fixed, bytes: u64) -> (Fate, Fixed) {
+        self.advance_fixed(at);
+        if !self.fits(1, bytes) {
+            self.counters.dropped_queue += 1;
+            return (Fate::Dropped(DropCause::Queue), at);
+        }
+        let departs = self.serve(at, bytes);
+        self.counters.queue_byte_seconds += bytes as f64 * departs.saturating_sub(at).as_nanos_f64() * 1e-9;
+        self.enqueue(Queued {
+            segments: 1,
+            bytes,
+            last_bytes: bytes,
+            departs,
+            spacing: Fixed::ZERO,
+            last_departs: departs,
+        });
+        if self.loss.as_mut().is_some_and(Loss::next_is_lost) {
+            self.counters.dropped_loss += 1;
+            return (Fate::Dropped(DropCause::Loss), departs);
+        }
+        (Fate::Sent, departs)
+    }
+
+    fn settle(&mut self, run: Run, part: P, cut_through: bool, drop: &mut impl FnMut(DropCause, P)) {
+        match run.fate {
+            Fate::Sent => self.launch(run.departs, run.last_departs, part, cut_through),
+            Fate::Dropped(cause) => drop(cause, part),
+        }
+    }
+
+    /// The departure of `bytes` that come at `at`, and the clock after it.
+    fn serve(&mut self, at: Fixed, bytes: u64) -> Fixed {
+        let departs = match (self.per_byte, self.burst) {
+            (None, _) => at.max(self.last_departure),
+            (Some(byte), None) => self.last_departure.max(at) + byte * bytes,
+            (Some(byte), Some(burst)) => {
+                let cost = byte * bytes;
+                let departs = at.max(self.last_departure).max((self.clock + cost).saturating_sub(burst));
+                self.clock = self.clock.max(departs) + cost;
+                departs
+            }
+        };
+        self.last_departure = departs;
+        departs
+    }
+
+    fn launch(&mut self, departs: Fixed, last_departs: Fixed, packet: P, cut_through: bool) {
+        let arrives = |at: Fixed| Time(at.ceil().0.saturating_add(self.delay.0));
+        let delivery = Train { first: arrives(departs), last: arrives(last_departs) };
+        let due = if cut_through { delivery.first } else { delivery.last };
+        self.wire.push_back(OnWire { due, delivery, packet });
+    }
+
+    fn enqueue(&mut self, queued: Queued) {
+        let bytes = u64::from(queued.segments - 1) * queued.bytes + queued.last_bytes;
+        let counters = &mut self.counters;
+        counters.queue_packets += u64::from(queued.segments);
+        counters.queue_bytes += bytes;
+        if self.per_byte.is_some() {
+            counters.max_queue_bytes = counters.max_queue_bytes.max(counters.queue_bytes);
+            counters.max_queue_bytes_since = counters.max_queue_bytes_since.max(counters.queue_bytes);
+        }
+        self.accepted_packets += u64::from(queued.segments);
+        self.accepted_bytes += bytes;
+        self.queue.push_back(queued);
+    }
+
+    /// Counts out what has left the queue by `now`.
+    fn advance(&mut self, now: Time) {
+        self.advance_fixed(Fixed::from(now));
+    }
+
+    fn advance_fixed(&mut self, now: Fixed) {
+        while let Some(front) = self.queue.front_mut() {
+            if front.last_departs <= now {
+                self.counters.queue_packets -= u64::from(front.segments);
+                self.counters.queue_bytes -= u64::from(front.segments - 1) * front.bytes + front.last_bytes;
+                self.queue.pop_front();
+                continue;
+            }
+            if front.segments > 1 && front.departs <= now {
+                let steps = 1 + now.saturating_sub(front.departs).count(front.spacing);
+                let gone = steps.min(u64::from(front.segments - 1));
+                self.counters.queue_packets -= gone;
+                self.counters.queue_bytes -= gone * front.bytes;
+                front.segments -= gone as u32;
+                front.departs = front.departs + front.spacing * gone;
+            }
+            break;
+        }
+    }
+
+    fn fits(&self, segments: u32, bytes: u64) -> bool {
+        match self.limit {
+            QueueLimit::Unlimited => true,
+            QueueLimit::Bytes(limit) => self.counters.queue_bytes + bytes <= limit,
+            QueueLimit::Packets(limit) => self.counters.queue_packets + u64::from(segments) <= limit,
+        }
+    }
+
+    fn wire_bytes(&self, packet: &P) -> u64 {
+        let segments = u64::from(packet.segments());
+        (segments - 1) * u64::from(packet.segment_bytes())
+            + u64::from(packet.last_segment_bytes())
+            + segments * u64::from(self.overhead)
+    }
+}

@@ -1,0 +1,233 @@
+//! The whole network: packets go in at a host, come out at a host, and time is an argument.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use units::Time;
+
+use crate::{Counters, Node, Packet, PipeId, PipeSpec, Train, fifo::Fifo};
+
+/// Where a packet goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// One host. Nothing happens to a packet for the host that sends it, or for one that no path leads to.
+    Host(u32),
+    /// Every host but the sender: broadcast, multicast, or an address that no host is known to have.
+    All,
+}
+
+/// Why a packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropCause {
+    /// The queue was full.
+    Queue,
+    /// The wire lost it.
+    Loss,
+}
+
+/// Takes what the network gives back.
+pub trait Sink<P> {
+    /// A packet arrives at `host`; its last segment at `at`.
+    fn deliver(&mut self, host: u32, at: Time, packet: P);
+    /// A packet, or part of one, was dropped on entering `pipe`.
+    fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: P);
+}
+
+/// A pipe's ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hop {
+    pub(crate) from: Node,
+    pub(crate) to: Node,
+}
+
+/// For each node (hosts first, then switches) and each host: the pipe to take.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) hosts: usize,
+    pub(crate) next: Vec<Vec<Option<usize>>>,
+}
+
+impl Route {
+    fn next(&self, node: Node, host: u32) -> Option<usize> {
+        let index = match node {
+            Node::Host(h) => h as usize,
+            Node::Switch(s) => self.hosts + s as usize,
+        };
+        *self.next[index].get(host as usize)?
+    }
+}
+
+/// One direction of a link: an enum, so that the hot path has no indirect call.
+enum Pipe<P> {
+    Ideal(IdealCounters),
+    Fifo(Box<Fifo<Routed<P>>>),
+}
+
+#[derive(Default)]
+struct IdealCounters {
+    packets: u64,
+    bytes: u64,
+    overhead: u32,
+}
+
+#[derive(Clone)]
+struct Routed<P> {
+    to: Destination,
+    packet: P,
+}
+
+impl<P: Packet> Packet for Routed<P> {
+    fn segments(&self) -> u32 {
+        self.packet.segments()
+    }
+    fn segment_bytes(&self) -> u32 {
+        self.packet.segment_bytes()
+    }
+    fn last_segment_bytes(&self) -> u32 {
+        self.packet.last_segment_bytes()
+    }
+    fn split_off(&mut self, at: u32) -> Self {
+        Routed { to: self.to, packet: self.packet.split_off(at) }
+    }
+}
+
+/// Links and switches in motion.
+pub struct Network<P> {
+    hops: Vec<Hop>,
+    pipes: Vec<Pipe<P>>,
+    /// Each host's own pipe.
+    out: Vec<usize>,
+    route: Route,
+    /// For each pipe and host: whether another queue follows on the way there.
+    cut_through: Vec<Vec<bool>>,
+    /// One entry for each pipe with something on its wire; ties go by pipe index.
+    wakes: BinaryHeap<Reverse<(Time, usize)>>,
+}
+
+impl<P: Packet> Network<P> {
+    pub(crate) fn new(route: Route, hops: Vec<Hop>, specs: &[PipeSpec], seed: u64) -> Self {
+        let pipes: Vec<Pipe<P>> = specs
+            .iter()
+            .enumerate()
+            .map(|(i, spec)| {
+                if spec.is_ideal() {
+                    Pipe::Ideal(IdealCounters { overhead: spec.overhead, ..IdealCounters::default() })
+                } else {
+                    Pipe::Fifo(Box::new(Fifo::new(spec, seed, i as u64)))
+                }
+            })
+            .collect();
+        let out = (0..route.hosts as u32)
+            .filter_map(|host| hops.iter().position(|hop| hop.from == Node::Host(host)))
+            .collect();
+        let mut network = Network { hops, pipes, out, route, cut_through: Vec::new(), wakes: BinaryHeap::new() };
+        network.cut_through = (0..network.pipes.len())
+            .map(|pipe| (0..network.route.hosts as u32).map(|host| network.queue_follows(pipe, host)).collect())
+            .collect();
+        network
+    }
+
+    /// Host `host` sends a packet now (panics if there is no such host). `now` must not lie before any earlier instant given; call
+    /// [`Network::run_until`] with it first.
+    pub fn send(&mut self, host: u32, now: Time, to: Destination, packet: P, sink: &mut impl Sink<P>) {
+        if to != Destination::Host(host) {
+            self.enter(self.out[host as usize], Train::at(now), Routed { to, packet }, sink);
+        }
+    }
+
+    /// When something next happens by itself.
+    pub fn next_wake(&self) -> Option<Time> {
+        self.wakes.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Does all that is due up to and including `now`.
+    pub fn run_until(&mut self, now: Time, sink: &mut impl Sink<P>) {
+        while let Some(&Reverse((at, pipe))) = self.wakes.peek() {
+            if at > now {
+                break;
+            }
+            self.wakes.pop();
+            let Pipe::Fifo(fifo) = &mut self.pipes[pipe] else { continue };
+            let popped = fifo.pop();
+            if let Some(next) = fifo.next_due() {
+                self.wakes.push(Reverse((next, pipe)));
+            }
+            if let Some((delivery, routed)) = popped {
+                self.leave(pipe, delivery, routed, sink);
+            }
+        }
+    }
+
+    /// The counters of one direction of a link as of `now`; its `max_queue_bytes_since` starts anew.
+    pub fn sample(&mut self, pipe: PipeId, now: Time) -> Counters {
+        match self.pipes.get_mut(pipe.index()) {
+            Some(Pipe::Fifo(fifo)) => fifo.sample(now),
+            Some(Pipe::Ideal(ideal)) => {
+                Counters { sent_packets: ideal.packets, sent_bytes: ideal.bytes, ..Counters::default() }
+            }
+            None => Counters::default(),
+        }
+    }
+
+    /// A packet enters a pipe.
+    fn enter(&mut self, pipe: usize, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
+        match &mut self.pipes[pipe] {
+            Pipe::Ideal(ideal) => {
+                let segments = u64::from(routed.segments());
+                ideal.packets += segments;
+                ideal.bytes += (segments - 1) * u64::from(routed.segment_bytes())
+                    + u64::from(routed.last_segment_bytes())
+                    + segments * u64::from(ideal.overhead);
+                self.leave(pipe, arrival, routed, sink);
+            }
+            Pipe::Fifo(fifo) => {
+                let cut_through = match routed.to {
+                    Destination::Host(host) => {
+                        self.cut_through[pipe].get(host as usize).copied().unwrap_or(false)
+                    }
+                    Destination::All => false,
+                };
+                let wake = fifo.offer(arrival, routed, cut_through, |cause, routed| {
+                    sink.drop(PipeId::from_index(pipe), arrival.first, cause, routed.packet);
+                });
+                if let Some(wake) = wake {
+                    self.wakes.push(Reverse((wake, pipe)));
+                }
+            }
+        }
+    }
+
+    /// A packet comes out of a pipe.
+    fn leave(&mut self, pipe: usize, delivery: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
+        let node = self.hops[pipe].to;
+        if let Node::Host(host) = node {
+            sink.deliver(host, delivery.last, routed.packet);
+            return;
+        }
+        match routed.to {
+            Destination::Host(host) => {
+                if let Some(next) = self.route.next(node, host) {
+                    self.enter(next, delivery, routed, sink);
+                }
+            }
+            Destination::All => {
+                for next in 0..self.hops.len() {
+                    // The pipe's twin leads back to where the packet came from.
+                    if self.hops[next].from == node && next != (pipe ^ 1) {
+                        self.enter(next, delivery, routed.clone(), sink);
+                    }
+                }
+            }
+        }
+    }
+
+    fn queue_follows(&self, pipe: usize, host: u32) -> bool {
+        let mut node = self.hops[pipe].to;
+        while let Some(next) = self.route.next(node, host) {
+            if matches!(self.pipes[next], Pipe::Fifo(_)) {
+                return true;
+            }
+            node = self.hops[next].to;
+        }
+        false
+    }
+}

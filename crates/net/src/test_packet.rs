@@ -1,0 +1,51 @@
+//! The smallest [`Packet`], for tests, examples and benches.
+
+use units::Time;
+
+use crate::{DropCause, Packet, PipeId, Sink};
+
+/// A numbered packet without content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TestPacket {
+    /// Number of the first segment; the following ones count up.
+    pub first: u64,
+    /// Segments.
+    pub segments: u32,
+    /// IP bytes of each segment but the last.
+    pub bytes: u32,
+    /// IP bytes of the last segment.
+    pub last_bytes: u32,
+}
+
+impl TestPacket {
+    /// One segment.
+    pub fn single(number: u64, bytes: u32) -> Self {
+        TestPacket { first: number, segments: 1, bytes, last_bytes: bytes }
+    }
+}
+
+impl Packet for TestPacket {
+    fn segments(&self) -> u32 {
+        self.segments
+    }
+    fn segment_bytes(&self) -> u32 {
+        self.bytes
+    }
+    fn last_segment_bytes(&self) -> u32 {
+        self.last_bytes
+    }
+    fn split_off(&mut self, at: u32) -> Self {
+        assert!(0 < at && at < self.segments);
+        let rest = TestPacket { first: self.first + u64::from(at), segments: self.segments - at, ..*self };
+        *self = TestPacket { segments: at, last_bytes: self.bytes, ..*self };
+        rest
+    }
+}
+
+/// Collects `(host, time, packet)` of every delivery.
+impl Sink<TestPacket> for Vec<(u32, Time, TestPacket)> {
+    fn deliver(&mut self, host: u32, at: Time, packet: TestPacket) {
+        self.push((host, at, packet));
+    }
+    fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, _packet: TestPacket) {}
+}

@@ -1,0 +1,19 @@
+//! Flows between real kernels: one bulk TCP stream, and ICMP echo.
+//!
+//! Sockets are made by the caller's thread, so they belong to the network namespace that thread is in;
+//! after that any thread may use them. Blocking code on plain threads; every wait ends when the
+//! flow's [`Stop`] is set or its deadline passes.
+
+mod error;
+mod options;
+mod ping;
+mod rate;
+mod stop;
+mod sys;
+mod tcp;
+
+pub use error::Error;
+pub use options::TcpOptions;
+pub use ping::{Echo, PingOptions, PingSocket};
+pub use stop::Stop;
+pub use tcp::{Listener, TcpReceiver, TcpSender, connect};

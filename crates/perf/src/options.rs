@@ -1,0 +1,24 @@
+//! How a TCP flow's sockets and applications behave.
+
+use units::{BitRate, Bytes};
+
+/// Options of one TCP flow. `None` leaves the host's default.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TcpOptions {
+    /// Congestion control of the sender (TCP_CONGESTION).
+    pub cc: Option<String>,
+    /// Stop after so many bytes.
+    pub size: Option<Bytes>,
+    /// Largest segment that the receiver announces and the sender uses (TCP_MAXSEG).
+    pub mss: Option<u32>,
+    /// The sender's SO_SNDBUF as asked for; the kernel doubles it and stops tuning it.
+    pub send_buffer: Option<Bytes>,
+    /// The receiver's SO_RCVBUF as asked for; the kernel doubles it and stops tuning it.
+    pub receive_buffer: Option<Bytes>,
+    /// Largest pacing rate (SO_MAX_PACING_RATE).
+    pub pacing: Option<BitRate>,
+    /// How fast the receiving application reads.
+    pub read_rate: Option<BitRate>,
+    /// How fast the sending application writes.
+    pub write_rate: Option<BitRate>,
+}

@@ -1,0 +1,195 @@
+//! ICMP echo (RFC 792, RFC 4443) over a raw socket, stamped by the kernel on arrival as ping(8) does.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    time::{Duration, Instant},
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use units::{Bytes, Time};
+
+use crate::{Error, Stop, error::Attempted, sys};
+
+const ECHO_REQUEST_V4: u8 = 8;
+const ECHO_REPLY_V4: u8 = 0;
+const ECHO_REQUEST_V6: u8 = 128;
+const ECHO_REPLY_V6: u8 = 129;
+const HEADER: usize = 8;
+/// How long to wait for the last echo.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How echo requests are sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PingOptions {
+    /// Time between two requests.
+    pub interval: Time,
+    /// How many; `None` until stopped.
+    pub count: Option<u32>,
+    /// Bytes after the ICMP header.
+    pub payload: Bytes,
+}
+
+/// One request's fate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Echo {
+    /// Sequence number, from 1.
+    pub sequence: u16,
+    /// Round-trip time; `None` where no reply came.
+    pub rtt: Option<Duration>,
+}
+
+/// A raw ICMP socket in the network namespace of the thread that made it.
+#[derive(Debug)]
+pub struct PingSocket {
+    socket: Socket,
+    to: IpAddr,
+    identifier: u16,
+}
+
+impl PingSocket {
+    /// Makes the socket; needs CAP_NET_RAW in its namespace. `identifier` keeps several apart.
+    pub fn new(to: IpAddr, identifier: u16) -> Result<Self, Error> {
+        let what = || format!("cannot make a raw ICMP socket to {to}");
+        let (domain, protocol) = match to {
+            IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+            IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+        };
+        let socket = Socket::new(domain, Type::RAW, Some(protocol)).attempted(what)?;
+        sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32).attempted(what)?;
+        socket.connect(&SocketAddr::new(to, 0).into()).attempted(what)?;
+        Ok(PingSocket { socket, to, identifier })
+    }
+
+    /// Sends requests at the interval and gives each one's fate to `echo`: replies as they come, losses
+    /// at the end. Returns when all are sent and answered, or a second after the last, or when stopped.
+    pub fn run(&self, options: &PingOptions, stop: &Stop, mut echo: impl FnMut(Echo)) -> Result<(), Error> {
+        let start = Instant::now();
+        let count = options.count.map_or(u64::MAX, u64::from);
+        let interval = Duration::from_nanos(options.interval.0);
+        let mut sent: Vec<Option<Duration>> = Vec::new();
+        let mut open = 0usize;
+        let mut last_send = start;
+        while !stop.is_set() {
+            let next = sent.len() as u64;
+            let due = start + interval.saturating_mul(u32::try_from(next).unwrap_or(u32::MAX));
+            if next < count && Instant::now() >= due {
+                let sequence = (next + 1) as u16;
+                sent.push(Some(sys::wall_clock()));
+                self.send(sequence, options.payload)?;
+                open += 1;
+                last_send = Instant::now();
+                continue;
+            }
+            if next >= count && (open == 0 || last_send.elapsed() > LINGER) {
+                break;
+            }
+            let wait = if next < count { due.saturating_duration_since(Instant::now()) } else { LINGER };
+            if let Some((sequence, at)) = self.receive(wait)? {
+                // The newest request with this 16-bit number.
+                let newest = (0..sent.len()).rev().find(|i| (*i + 1) as u16 == sequence);
+                if let Some(asked) = newest.and_then(|i| sent[i].take()) {
+                    open -= 1;
+                    echo(Echo { sequence, rtt: Some(at.saturating_sub(asked)) });
+                }
+            }
+        }
+        // Requests that could still be answered when the run was stopped are no losses.
+        let grace = LINGER.min(Duration::from_millis(500));
+        let now = sys::wall_clock();
+        for (i, asked) in sent.iter().enumerate() {
+            if asked.is_some_and(|asked| now.saturating_sub(asked) > grace) {
+                echo(Echo { sequence: (i + 1) as u16, rtt: None });
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, sequence: u16, payload: Bytes) -> Result<(), Error> {
+        let mut packet = vec![0u8; HEADER + payload.0 as usize];
+        packet[0] = if self.to.is_ipv4() { ECHO_REQUEST_V4 } else { ECHO_REQUEST_V6 };
+        packet[4..6].copy_from_slice(&self.identifier.to_be_bytes());
+        packet[6..8].copy_from_slice(&sequence.to_be_bytes());
+        if self.to.is_ipv4() {
+            // The kernel fills in ICMPv6's own.
+            let sum = checksum(&packet);
+            packet[2..4].copy_from_slice(&sum.to_be_bytes());
+        }
+        match self.socket.send(&packet) {
+            Ok(_) => Ok(()),
+            // Address resolution failed, or the local queue is full: the request is lost, not the run.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EHOSTUNREACH | libc::ENOBUFS)) => Ok(()),
+            Err(e) => Err(e).attempted(|| format!("cannot send an echo request to {}", self.to)),
+        }
+    }
+
+    /// The next reply to one of our requests: its sequence number and arrival.
+    fn receive(&self, wait: Duration) -> Result<Option<(u16, Duration)>, Error> {
+        let what = || format!("cannot receive echo replies from {}", self.to);
+        // A timeout of zero means for ever.
+        let wait = wait.clamp(Duration::from_micros(100), Duration::from_millis(100));
+        self.socket.set_read_timeout(Some(wait)).attempted(what)?;
+        let mut buffer = [0u8; 2048];
+        let (len, stamp) = match sys::receive_stamped(&self.socket, &mut buffer) {
+            Ok(got) => got,
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Ok(None),
+            Err(e) if e.raw_os_error() == Some(libc::EHOSTUNREACH) => return Ok(None),
+            Err(e) => return Err(e).attempted(what),
+        };
+        let now = sys::wall_clock();
+        Ok(self.reply(&buffer[..len]).map(|sequence| (sequence, stamp.unwrap_or(now))))
+    }
+
+    /// The sequence number, if `packet` is a reply to a request of ours.
+    fn reply(&self, packet: &[u8]) -> Option<u16> {
+        let (icmp, reply) = match self.to {
+            IpAddr::V4(_) => {
+                let header = usize::from(packet.first()? & 0x0f) * 4;
+                (packet.get(header..)?, ECHO_REPLY_V4)
+            }
+            IpAddr::V6(_) => (packet, ECHO_REPLY_V6),
+        };
+        let icmp = icmp.get(..HEADER)?;
+        let ours = icmp[0] == reply && icmp[4..6] == self.identifier.to_be_bytes();
+        ours.then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
+    }
+}
+
+/// The Internet checksum (RFC 1071).
+fn checksum(bytes: &[u8]) -> u16 {
+    let mut sum: u32 = bytes
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])))
+        .sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_of_a_packet_with_its_checksum_is_zero() {
+        let mut packet = vec![8, 0, 0, 0, 0x12, 0x34, 0, 1, 9, 9, 9];
+        let sum = checksum(&packet);
+        packet[2..4].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(checksum(&packet), 0);
+    }
+
+    #[test]
+    fn localhost_answers_every_request() {
+        let Ok(socket) = PingSocket::new(IpAddr::from([127, 0, 0, 1]), 77) else {
+            eprintln!("skipped: raw sockets need CAP_NET_RAW");
+            return;
+        };
+        let options =
+            PingOptions { interval: Time(2_000_000), count: Some(5), payload: Bytes(56) };
+        let mut echoes = Vec::new();
+        socket.run(&options, &Stop::default(), |e| echoes.push(e)).unwrap();
+        assert_eq!(echoes.iter().map(|e| e.sequence).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert!(echoes.iter().all(|e| e.rtt.is_some()));
+    }
+}

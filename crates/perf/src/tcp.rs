@@ -1,0 +1,270 @@
+//! One TCP stream: a sender that always has data (or writes at a rate), a receiver that reads it all
+//! (or at a rate) and throws it away without copying it.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::{
+    Error, Stop, TcpOptions,
+    error::Attempted,
+    rate::Pace,
+    sys,
+};
+
+/// One write or read at most; large, so that the application is not the limit.
+const CHUNK: usize = 512 * 1024;
+/// How long a receiver waits for its sender to connect.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A receiver that waits for its sender.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    options: TcpOptions,
+}
+
+impl Listener {
+    /// Listens at `address` on a free port. Buffers and MSS are set before, so that the handshake
+    /// carries the right window scale.
+    pub fn bind(address: IpAddr, options: &TcpOptions) -> Result<Self, Error> {
+        let at = SocketAddr::new(address, 0);
+        let socket = socket(at)?;
+        if let Some(bytes) = options.receive_buffer {
+            set_buffer(&socket, bytes.0, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, "receive")?;
+        }
+        set_mss(&socket, options)?;
+        socket.bind(&at.into()).attempted(|| format!("cannot bind to {at}"))?;
+        socket.listen(1).attempted(|| format!("cannot listen at {at}"))?;
+        Ok(Listener { socket, options: options.clone() })
+    }
+
+    /// Where senders must connect to.
+    pub fn address(&self) -> Result<SocketAddr, Error> {
+        let address = self.socket.local_addr().attempted(|| "cannot read the listener's address".into())?;
+        address.as_socket().ok_or_else(|| Error {
+            attempted: "cannot read the listener's address".into(),
+            source: io::Error::from(io::ErrorKind::AddrNotAvailable),
+        })
+    }
+
+    /// Waits for the sender.
+    pub fn accept(self, stop: &Stop) -> Result<TcpReceiver, Error> {
+        let what = || "cannot accept the sender's connection".to_string();
+        self.socket.set_read_timeout(Some(ACCEPT_TIMEOUT)).attempted(what)?;
+        stop.watch(self.socket.try_clone().attempted(what)?);
+        let (socket, _) = self.socket.accept().attempted(what)?;
+        stop.watch(socket.try_clone().attempted(what)?);
+        Ok(TcpReceiver { socket, options: self.options })
+    }
+}
+
+/// Connects to `to`; returns when the handshake is done.
+pub fn connect(to: SocketAddr, options: &TcpOptions, stop: &Stop) -> Result<TcpSender, Error> {
+    let socket = socket(to)?;
+    if let Some(bytes) = options.send_buffer {
+        set_buffer(&socket, bytes.0, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, "send")?;
+    }
+    set_mss(&socket, options)?;
+    if let Some(cc) = &options.cc {
+        socket
+            .set_tcp_congestion(cc.as_bytes())
+            .attempted(|| format!("cannot use congestion control {cc:?}"))?;
+    }
+    if let Some(rate) = options.pacing {
+        sys::set_max_pacing_rate(&socket, rate.0 / 8).attempted(|| format!("cannot pace at {rate}"))?;
+    }
+    let what = || format!("cannot connect to {to}");
+    stop.watch(socket.try_clone().attempted(what)?);
+    socket.connect(&to.into()).attempted(what)?;
+    Ok(TcpSender { socket, options: options.clone() })
+}
+
+/// The sending end of a connected flow.
+#[derive(Debug)]
+pub struct TcpSender {
+    socket: Socket,
+    options: TcpOptions,
+}
+
+impl TcpSender {
+    /// A duplicate of the socket, to be watched.
+    pub fn socket(&self) -> Result<Socket, Error> {
+        self.socket.try_clone().attempted(|| "cannot duplicate the sender's socket".into())
+    }
+
+    /// The congestion control in use.
+    pub fn cc(&self) -> Result<String, Error> {
+        let name = self.socket.tcp_congestion().attempted(|| "cannot read the congestion control".into())?;
+        Ok(String::from_utf8_lossy(&name).trim_end_matches('\0').to_string())
+    }
+
+    /// Sends until the size is reached or `stop` is set, then closes its side. Returns the bytes written.
+    pub fn run(self, stop: &Stop) -> Result<u64, Error> {
+        let data = vec![0u8; CHUNK];
+        let limit = self.options.size.map_or(u64::MAX, |size| size.0);
+        let mut pace = self.options.write_rate.map(Pace::new);
+        let mut written = 0;
+        while written < limit && !stop.is_set() {
+            let allowed = pace.as_ref().map_or(CHUNK, |p| p.wait(stop));
+            let len = allowed.min(CHUNK).min(usize::try_from(limit - written).unwrap_or(CHUNK));
+            match self.socket.send(&data[..len]) {
+                Ok(n) => {
+                    written += n as u64;
+                    if let Some(pace) = &mut pace {
+                        pace.spend(n);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) if stop.is_set() => break,
+                Err(e) => return Err(e).attempted(|| format!("cannot send after {written} bytes")),
+            }
+        }
+        // The peer may be gone already when the run ends.
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+        Ok(written)
+    }
+}
+
+/// The receiving end of a connected flow.
+#[derive(Debug)]
+pub struct TcpReceiver {
+    socket: Socket,
+    options: TcpOptions,
+}
+
+impl TcpReceiver {
+    /// A duplicate of the socket, to be watched.
+    pub fn socket(&self) -> Result<Socket, Error> {
+        self.socket.try_clone().attempted(|| "cannot duplicate the receiver's socket".into())
+    }
+
+    /// Reads until the sender closes or `stop` is set; `received` counts the bytes as they are read.
+    pub fn run(self, stop: &Stop, received: &AtomicU64) -> Result<(), Error> {
+        let mut pace = self.options.read_rate.map(Pace::new);
+        while !stop.is_set() {
+            let allowed = pace.as_ref().map_or(CHUNK, |p| p.wait(stop)).min(CHUNK);
+            if allowed == 0 {
+                break;
+            }
+            match sys::discard(&self.socket, allowed) {
+                Ok(0) => break,
+                Ok(n) => {
+                    received.fetch_add(n as u64, Ordering::Relaxed);
+                    if let Some(pace) = &mut pace {
+                        pace.spend(n);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) if stop.is_set() => break,
+                Err(e) => return Err(e).attempted(|| "cannot receive".into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn socket(address: SocketAddr) -> Result<Socket, Error> {
+    Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))
+        .attempted(|| "cannot make a TCP socket".into())
+}
+
+fn set_mss(socket: &Socket, options: &TcpOptions) -> Result<(), Error> {
+    match options.mss {
+        Some(mss) => socket.set_tcp_mss(mss).attempted(|| format!("cannot set an MSS of {mss} bytes")),
+        None => Ok(()),
+    }
+}
+
+/// Sets a buffer size past the machine's limit where we may, and within it where that suffices.
+fn set_buffer(socket: &Socket, bytes: u64, force: i32, plain: i32, which: &str) -> Result<(), Error> {
+    // The kernel doubles it in an int.
+    let wanted = i32::try_from(bytes.min(i32::MAX as u64 / 2)).unwrap_or(i32::MAX / 2);
+    if sys::set_option(socket, libc::SOL_SOCKET, force, wanted).is_ok() {
+        return Ok(());
+    }
+    sys::set_option(socket, libc::SOL_SOCKET, plain, wanted)
+        .attempted(|| format!("cannot set the {which} buffer to {wanted} bytes"))?;
+    let got = if which == "send" { socket.send_buffer_size() } else { socket.recv_buffer_size() }
+        .attempted(|| format!("cannot read the {which} buffer's size"))?;
+    if got < wanted as usize * 2 {
+        let limit = if which == "send" { "net.core.wmem_max" } else { "net.core.rmem_max" };
+        return Err(Error {
+            attempted: format!(
+                "cannot set the {which} buffer to {wanted} bytes: the kernel gave {}; without root {limit} is the limit",
+                got / 2
+            ),
+            source: io::Error::from(io::ErrorKind::PermissionDenied),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Ipv4Addr, sync::Arc};
+
+    use units::{BitRate, Bytes};
+
+    use super::*;
+
+    fn flow(options: TcpOptions, stop_after: Option<Duration>) -> (u64, u64, Duration) {
+        let stop = Arc::new(Stop::default());
+        let listener = Listener::bind(Ipv4Addr::LOCALHOST.into(), &options).unwrap();
+        let address = listener.address().unwrap();
+        let received = AtomicU64::new(0);
+        let start = std::time::Instant::now();
+        let written = std::thread::scope(|s| {
+            s.spawn(|| listener.accept(&stop).unwrap().run(&stop, &received).unwrap());
+            let sender = connect(address, &options, &stop).unwrap();
+            let sender = s.spawn(|| sender.run(&stop).unwrap());
+            if let Some(after) = stop_after {
+                std::thread::sleep(after);
+                stop.set();
+            }
+            sender.join().unwrap()
+        });
+        (written, received.into_inner(), start.elapsed())
+    }
+
+    #[test]
+    fn a_sized_flow_delivers_every_byte() {
+        let size = Bytes(3_000_001);
+        let (written, received, _) = flow(TcpOptions { size: Some(size), ..TcpOptions::default() }, None);
+        assert_eq!((written, received), (size.0, size.0));
+    }
+
+    #[test]
+    fn a_slow_reader_holds_the_sender_back() {
+        let options = TcpOptions {
+            read_rate: Some(BitRate(8_000_000)),
+            receive_buffer: Some(Bytes(65_536)),
+            send_buffer: Some(Bytes(65_536)),
+            ..TcpOptions::default()
+        };
+        let (written, received, _) = flow(options, Some(Duration::from_millis(300)));
+        // 1 MB/s for 0.3 s, and at most what four times 64 KiB of buffers can hold beside it.
+        assert!(received <= 400_000, "{received} bytes read");
+        assert!(written <= received + 600_000, "{written} bytes written, {received} read");
+    }
+
+    #[test]
+    fn stopping_wakes_whoever_blocks() {
+        let options = TcpOptions { write_rate: Some(BitRate(1000)), ..TcpOptions::default() };
+        let (.., elapsed) = flow(options, Some(Duration::from_millis(50)));
+        assert!(elapsed < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_congestion_control_that_is_not_there_is_named() {
+        let options = TcpOptions { cc: Some("nosuchcc".into()), ..TcpOptions::default() };
+        let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9);
+        let error = connect(address, &options, &Stop::default()).unwrap_err();
+        assert!(error.to_string().contains("nosuchcc"), "{error}");
+    }
+}

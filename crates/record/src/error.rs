@@ -1,0 +1,78 @@
+//! What can go wrong with a record: every message names the operation and the file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a record could not be written, found or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was attempted, as in `write`.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A Parquet file is damaged or not one of ours.
+    #[error("cannot read {}: {reason}", path.display())]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The rows could not be encoded.
+    #[error("cannot encode {}: {reason}", path.display())]
+    Encode {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A summary is damaged or of a schema that this program does not know.
+    #[error("cannot read {}: {reason}", path.display())]
+    Summary {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The record was already taken away after an earlier failure.
+    #[error("the record {} was removed after an earlier error", path.display())]
+    Removed {
+        /// Where it was being written.
+        path: PathBuf,
+    },
+    /// No run answers to the key.
+    #[error("no run \"{key}\" in {}: {hint}", runs_dir.display())]
+    NotFound {
+        /// What was asked for.
+        key: String,
+        /// Where it was looked for.
+        runs_dir: PathBuf,
+        /// What there is instead.
+        hint: String,
+    },
+    /// Several runs answer to the key.
+    #[error("\"{key}\" could be any of {}", candidates.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        key: String,
+        /// The runs, each as `scenario/id`.
+        candidates: Vec<String>,
+    },
+}
+
+/// Names the operation and the path of an I/O result.
+pub(crate) trait Context<T> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, Error>;
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, Error> {
+        self.map_err(|source| Error::Io { action, path: path.to_owned(), source })
+    }
+}

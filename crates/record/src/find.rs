@@ -1,0 +1,141 @@
+//! Finds records in the runs directory: all of them, or the one that a person means.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::error::Context;
+use crate::run::directory_name;
+use crate::writer::partial_id;
+use crate::{Error, Run};
+
+/// One directory among the runs, whether it can be read or not.
+#[derive(Debug)]
+pub struct RunEntry {
+    /// The scenario's name (the directory above).
+    pub scenario: String,
+    /// The run's id.
+    pub id: String,
+    /// The record's directory.
+    pub path: PathBuf,
+    /// True where the run was cut short, or is going on.
+    pub partial: bool,
+    /// The record, or why it cannot be read.
+    pub run: Result<Run, Error>,
+}
+
+impl RunEntry {
+    fn name(&self) -> String {
+        format!("{}/{}", self.scenario, self.id)
+    }
+
+    /// Newest last: by the second in the id, then by when the record was last written, then by name.
+    fn order(&self) -> (String, SystemTime, String) {
+        let second = self.id.split('-').next().unwrap_or_default().to_owned();
+        let written = fs::metadata(self.path.join("summary.json"))
+            .and_then(|m| m.modified())
+            .unwrap_or(SystemTime::UNIX_EPOCH);
+        (second, written, self.name())
+    }
+}
+
+/// All records below `runs_dir`, newest last. One that cannot be read is listed with its error.
+/// No directory means no runs.
+pub fn list(runs_dir: &Path) -> Result<Vec<RunEntry>, Error> {
+    let mut entries = Vec::new();
+    for scenario_dir in subdirectories(runs_dir)? {
+        let scenario = directory_name(&scenario_dir).unwrap_or_default();
+        if scenario.starts_with('.') {
+            continue;
+        }
+        for path in subdirectories(&scenario_dir)? {
+            let name = directory_name(&path).unwrap_or_default();
+            let (id, partial) = match partial_id(&name) {
+                Some(id) => (id.to_owned(), true),
+                None if name.starts_with('.') => continue,
+                None => (name, false),
+            };
+            let run = Run::open(&path);
+            let partial = run.as_ref().map_or(partial, |run| run.partial);
+            entries.push(RunEntry { scenario: scenario.clone(), id, path, partial, run });
+        }
+    }
+    entries.sort_by_cached_key(RunEntry::order);
+    Ok(entries)
+}
+
+/// The record that `key` names: a record's directory, an id or the beginning of one, `scenario/id`, `last`
+/// (the newest complete run), `last~1` (the one before), or `scenario/last`.
+pub fn find(runs_dir: &Path, key: &str) -> Result<Run, Error> {
+    let as_path = Path::new(key);
+    if as_path.join("summary.json").exists() {
+        return Run::open(as_path);
+    }
+    let entries = list(runs_dir)?;
+    let (scenario, id) = match key.trim_end_matches('/').rsplit_once('/') {
+        Some((scenario, id)) => (Some(scenario), id),
+        None => (None, key),
+    };
+    let of_scenario: Vec<&RunEntry> =
+        entries.iter().filter(|e| scenario.is_none_or(|name| e.scenario == name)).collect();
+    if let Some(back) = steps_back(id) {
+        let complete: Vec<&&RunEntry> = of_scenario.iter().filter(|e| e.run.is_ok() && !e.partial).collect();
+        return match complete.iter().rev().nth(back) {
+            Some(entry) => Run::open(&entry.path),
+            None => Err(not_found(runs_dir, key, format!("there are {} complete runs", complete.len()))),
+        };
+    }
+    let exact: Vec<&RunEntry> = of_scenario.iter().copied().filter(|e| e.id == id).collect();
+    let matches = if exact.is_empty() && !id.is_empty() {
+        of_scenario.into_iter().filter(|e| e.id.starts_with(id)).collect()
+    } else {
+        exact
+    };
+    match matches.as_slice() {
+        [] => Err(not_found(runs_dir, key, hint(&entries))),
+        [entry] => Run::open(&entry.path),
+        several => Err(Error::Ambiguous {
+            key: key.to_owned(),
+            candidates: several.iter().map(|e| e.name()).collect(),
+        }),
+    }
+}
+
+/// 0 for `last`, 1 for `last~1`.
+fn steps_back(id: &str) -> Option<usize> {
+    match id.strip_prefix("last")? {
+        "" => Some(0),
+        rest => rest.strip_prefix('~')?.parse().ok(),
+    }
+}
+
+fn not_found(runs_dir: &Path, key: &str, hint: String) -> Error {
+    Error::NotFound { key: key.to_owned(), runs_dir: runs_dir.to_owned(), hint }
+}
+
+fn hint(entries: &[RunEntry]) -> String {
+    match entries.last() {
+        None => "there are no runs".to_owned(),
+        Some(newest) => {
+            format!("the newest of {} is {}; `longfat ls` lists them", entries.len(), newest.name())
+        }
+    }
+}
+
+/// The directories in `dir`, by name; none where there is no such directory.
+fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let reader = match fs::read_dir(dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.context("read", dir)?,
+    };
+    let mut found = Vec::new();
+    for entry in reader {
+        let path = entry.context("read", dir)?.path();
+        if path.is_dir() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,110 @@
+//! An opened record. The summary is read at once, the series when asked for.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use schema::{Event, FlowSample, LinkSample, RunSummary, SUMMARY_SCHEMA, Summary};
+
+use crate::Error;
+use crate::error::Context;
+use crate::parquet_file::decode;
+use crate::table::Table;
+use crate::writer::partial_id;
+
+/// A run's record on the disk, complete or partial.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The record's directory.
+    pub path: PathBuf,
+    /// True where the run was cut short: its series end early and its summary may lack figures.
+    pub partial: bool,
+    /// The summary; it has exactly one run.
+    pub summary: Summary,
+}
+
+impl Run {
+    /// Opens the record in directory `path`.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let file = path.join("summary.json");
+        let text = fs::read_to_string(&file).context("read", &file)?;
+        let fail = |reason: String| Error::Summary { path: file.clone(), reason };
+        let summary: Summary = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
+        if summary.schema != SUMMARY_SCHEMA {
+            return Err(fail(format!("its schema is \"{}\", not \"{SUMMARY_SCHEMA}\"", summary.schema)));
+        }
+        let [run] = summary.runs.as_slice() else {
+            return Err(fail(format!("it has {} runs; a record has one", summary.runs.len())));
+        };
+        let partial = run.partial || directory_name(path).is_some_and(|name| partial_id(&name).is_some());
+        Ok(Run { path: path.to_owned(), partial, summary })
+    }
+
+    /// The run's own part of the summary.
+    pub fn run(&self) -> &RunSummary {
+        // `open` makes sure that there is one.
+        &self.summary.runs[0]
+    }
+
+    /// The run's id.
+    pub fn id(&self) -> &str {
+        &self.run().id
+    }
+
+    /// The scenario file as it was run.
+    pub fn scenario_toml(&self) -> Result<String, Error> {
+        let path = self.path.join("scenario.toml");
+        fs::read_to_string(&path).context("read", &path)
+    }
+
+    /// The rows of `flows.parquet`.
+    pub fn flows(&self) -> Result<Vec<FlowSample>, Error> {
+        self.rows()
+    }
+
+    /// The rows of `links.parquet`.
+    pub fn links(&self) -> Result<Vec<LinkSample>, Error> {
+        self.rows()
+    }
+
+    /// The rows of `events.parquet`.
+    pub fn events(&self) -> Result<Vec<Event>, Error> {
+        self.rows()
+    }
+
+    /// The final file where there is one, else the parts one after the other.
+    fn rows<T: Table>(&self) -> Result<Vec<T>, Error> {
+        let whole = self.path.join(format!("{}.parquet", T::NAME));
+        if whole.exists() || !self.partial {
+            return read_table(&whole);
+        }
+        let mut rows = Vec::new();
+        for part in self.parts(T::NAME)? {
+            rows.extend(read_table(&part)?);
+        }
+        Ok(rows)
+    }
+
+    fn parts(&self, table: &str) -> Result<Vec<PathBuf>, Error> {
+        let prefix = format!("{table}.part-");
+        let mut parts = Vec::new();
+        for entry in fs::read_dir(&self.path).context("read", &self.path)? {
+            let name = entry.context("read", &self.path)?.file_name().to_string_lossy().into_owned();
+            let number = name.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(".parquet"));
+            if let Some(number) = number.and_then(|n| n.parse::<u32>().ok()) {
+                parts.push((number, self.path.join(name)));
+            }
+        }
+        parts.sort();
+        Ok(parts.into_iter().map(|(_, path)| path).collect())
+    }
+}
+
+fn read_table<T: Table>(path: &Path) -> Result<Vec<T>, Error> {
+    let file = File::open(path).context("read", path)?;
+    decode(file).map_err(|reason| Error::Parquet { path: path.to_owned(), reason })
+}
+
+/// The last component of a path, also of one like `runs/lab8/x/`.
+pub(crate) fn directory_name(path: &Path) -> Option<String> {
+    path.file_name().map(|name| name.to_string_lossy().into_owned())
+}

@@ -1,0 +1,312 @@
+//! Records as a user meets them: written, killed, found again, damaged, and on a full disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use record::{Error, Run, Writer, find, list, new_id};
+use schema::{Event, EventKind, FlowSample, LinkSample, Summary};
+
+fn summary() -> Summary {
+    serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap()
+}
+
+fn flow(time_us: i64) -> FlowSample {
+    FlowSample { time_us, flow: "bulk".into(), goodput_bps: Some(time_us * 7), ..FlowSample::default() }
+}
+
+fn link(time_us: i64) -> LinkSample {
+    LinkSample { time_us, link: "s1-s2".into(), direction: "forward".into(), ..LinkSample::default() }
+}
+
+fn event(time_us: i64) -> Event {
+    Event { time_us, subject: "bulk".into(), kind: EventKind::Retransmit, value: 3 }
+}
+
+fn create(runs: &Path, id: &str) -> Writer {
+    Writer::create(runs, "lab8", id, "title = \"Lab 8\"\n", &summary()).unwrap()
+}
+
+/// All names below `dir`, sorted.
+fn names(dir: &Path) -> Vec<String> {
+    let mut found: Vec<String> = match fs::read_dir(dir) {
+        Ok(entries) => entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect(),
+        Err(_) => Vec::new(),
+    };
+    found.sort();
+    found
+}
+
+#[test]
+fn a_finished_record_has_its_five_files_and_reads_back() {
+    let runs = tempfile::tempdir().unwrap();
+    let mut writer = create(runs.path(), "20261121T031500Z-lab-tuned");
+    writer.append(&[flow(0), flow(2_000_000)], &[link(5)], &[]).unwrap();
+    let flows: Vec<FlowSample> = (0..500).map(|i| flow(i * 10_000)).collect();
+    let path = writer.finish(&summary(), &flows, &[link(5), link(6)], &[event(7)]).unwrap();
+
+    assert_eq!(path, runs.path().join("lab8/20261121T031500Z-lab-tuned"));
+    assert_eq!(
+        names(&path),
+        ["events.parquet", "flows.parquet", "links.parquet", "scenario.toml", "summary.json"]
+    );
+    assert_eq!(names(&runs.path().join("lab8")), ["20261121T031500Z-lab-tuned"]);
+    let run = find(runs.path(), "last").unwrap();
+    assert_eq!(
+        (run.path.as_path(), run.partial, run.id()),
+        (path.as_path(), false, "20261121T031500Z-lab-tuned")
+    );
+    assert_eq!(run.flows().unwrap(), flows);
+    assert_eq!(run.links().unwrap(), [link(5), link(6)]);
+    assert_eq!(run.events().unwrap(), [event(7)]);
+    assert_eq!(run.scenario_toml().unwrap(), "title = \"Lab 8\"\n");
+}
+
+#[test]
+fn a_killed_run_opens_as_partial_with_the_rows_of_its_parts() {
+    let runs = tempfile::tempdir().unwrap();
+    let mut writer = create(runs.path(), "20261121T031500Z-lab");
+    for i in 0..250 {
+        writer.append(&[flow(i * 10_000)], &[link(i * 10_000)], &[]).unwrap();
+    }
+    // SIGKILL runs no destructor.
+    std::mem::forget(writer);
+
+    let entries = list(runs.path()).unwrap();
+    assert_eq!(entries.len(), 1);
+    assert!(entries[0].partial);
+    let run = find(runs.path(), "20261121T").unwrap();
+    assert!(run.partial && run.run().partial);
+    let times: Vec<i64> = run.flows().unwrap().iter().map(|f| f.time_us).collect();
+    assert_eq!(times, (0..=200).map(|i| i * 10_000).collect::<Vec<i64>>(), "two whole seconds were written");
+    assert_eq!(run.run().duration_s, 2.0);
+    assert!(run.events().unwrap().is_empty());
+    assert!(matches!(find(runs.path(), "last"), Err(Error::NotFound { .. })), "last means a complete run");
+}
+
+#[test]
+fn long_runs_have_few_parts() {
+    let runs = tempfile::tempdir().unwrap();
+    let mut writer = create(runs.path(), "long");
+    for second in 0..7000 {
+        writer.append(&[flow(second * 1_000_000)], &[], &[]).unwrap();
+    }
+    let parts = names(writer.path()).iter().filter(|n| n.contains(".part-")).count();
+    assert!((50..120).contains(&parts), "{parts} parts");
+    writer.abort();
+    assert!(names(runs.path()).is_empty());
+}
+
+#[test]
+fn dropping_keeps_rows_and_nothing_else() {
+    let runs = tempfile::tempdir().unwrap();
+    drop(create(runs.path(), "empty"));
+    assert!(names(runs.path()).is_empty(), "no rows: no record, no directory");
+    let mut writer = create(runs.path(), "some");
+    writer.append(&[flow(10)], &[], &[]).unwrap();
+    drop(writer);
+    assert_eq!(find(runs.path(), "some").unwrap().flows().unwrap(), [flow(10)]);
+}
+
+#[test]
+fn the_same_id_twice_gets_a_suffix_also_while_the_first_runs() {
+    let runs = tempfile::tempdir().unwrap();
+    let first = create(runs.path(), "a");
+    let second = create(runs.path(), "a");
+    assert_eq!((first.id(), second.id()), ("a", "a-2"));
+    first.finish(&summary(), &[], &[], &[]).unwrap();
+    let third = create(runs.path(), "a");
+    assert_eq!(third.id(), "a-3");
+    second.finish(&summary(), &[], &[], &[]).unwrap();
+    drop(third);
+    assert_eq!(names(&runs.path().join("lab8")), ["a", "a-2"]);
+    assert_eq!(find(runs.path(), "a-2").unwrap().id(), "a-2", "the summary has the id that was really given");
+}
+
+#[test]
+fn threads_that_start_and_abort_runs_do_not_disturb_each_other() {
+    let runs = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for round in 0..30 {
+                    let writer = create(runs.path(), "same");
+                    if round % 3 == 0 {
+                        writer.finish(&summary(), &[flow(1)], &[], &[]).unwrap();
+                    } else {
+                        writer.abort();
+                    }
+                }
+            });
+        }
+    });
+    let entries = list(runs.path()).unwrap();
+    assert_eq!(entries.len(), 40);
+    assert!(entries.iter().all(|e| e.run.as_ref().is_ok_and(|run| !run.partial && run.id() == e.id)));
+}
+
+fn three_runs(runs: &Path) {
+    for (scenario, id) in [
+        ("lab8", "20261121T031500Z-lab-a"),
+        ("lab8", "20261121T031500Z-lab-b"),
+        ("x", "20261122T000000Z-model"),
+    ] {
+        let writer = Writer::create(runs, scenario, id, "", &summary()).unwrap();
+        writer.finish(&summary(), &[], &[], &[]).unwrap();
+    }
+}
+
+#[test]
+fn runs_are_found_as_people_name_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = dir.path();
+    three_runs(runs);
+    let id = |key: &str| find(runs, key).unwrap().id().to_owned();
+    assert_eq!(id("last"), "20261122T000000Z-model");
+    assert_eq!(id("last~1"), "20261121T031500Z-lab-b");
+    assert_eq!(id("lab8/last"), "20261121T031500Z-lab-b");
+    assert_eq!(id("20261122"), "20261122T000000Z-model");
+    assert_eq!(id("20261121T031500Z-lab-a"), "20261121T031500Z-lab-a");
+    assert_eq!(id("lab8/20261121T031500Z-lab-a"), "20261121T031500Z-lab-a");
+    assert_eq!(id(&runs.join("x/20261122T000000Z-model").to_string_lossy()), "20261122T000000Z-model");
+    let ids: Vec<String> = list(runs).unwrap().into_iter().map(|e| e.id).collect();
+    assert_eq!(ids, ["20261121T031500Z-lab-a", "20261121T031500Z-lab-b", "20261122T000000Z-model"]);
+}
+
+#[test]
+fn runs_that_are_not_meant_clearly_are_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    three_runs(dir.path());
+    let message = |key: &str| find(dir.path(), key).unwrap_err().to_string();
+    assert_eq!(
+        message("20261121"),
+        "\"20261121\" could be any of lab8/20261121T031500Z-lab-a, lab8/20261121T031500Z-lab-b"
+    );
+    assert!(
+        message("nosuch").ends_with("the newest of 3 is x/20261122T000000Z-model; `longfat ls` lists them")
+    );
+    assert!(message("last~3").ends_with("there are 3 complete runs"));
+    assert!(message("").contains("no run \"\""));
+    let nowhere = dir.path().join("nowhere");
+    assert!(list(&nowhere).unwrap().is_empty());
+    assert!(find(&nowhere, "last").unwrap_err().to_string().ends_with("there are 0 complete runs"));
+}
+
+#[test]
+fn damaged_records_are_listed_with_their_error_and_the_others_stay_usable() {
+    let dir = tempfile::tempdir().unwrap();
+    three_runs(dir.path());
+    let broken = dir.path().join("lab8/20261121T031500Z-lab-a");
+    fs::write(broken.join("summary.json"), "{\"schema\": ").unwrap();
+    fs::create_dir(dir.path().join("lab8/empty")).unwrap();
+    let entries = list(dir.path()).unwrap();
+    let errors: Vec<String> =
+        entries.iter().filter_map(|e| e.run.as_ref().err()).map(ToString::to_string).collect();
+    assert_eq!(entries.len(), 4);
+    assert!(errors.iter().any(|e| e.contains("lab-a/summary.json: EOF while parsing")), "{errors:?}");
+    assert!(
+        errors.iter().any(|e| e.contains("cannot read") && e.contains("empty/summary.json")),
+        "{errors:?}"
+    );
+    assert_eq!(find(dir.path(), "last").unwrap().id(), "20261122T000000Z-model");
+
+    let run = find(dir.path(), "last").unwrap();
+    let file = run.path.join("flows.parquet");
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    let message = run.flows().unwrap_err().to_string();
+    assert!(message.contains("flows.parquet: not a readable Parquet file"), "{message}");
+    fs::remove_file(&file).unwrap();
+    assert!(run.flows().unwrap_err().to_string().contains("No such file"));
+}
+
+#[test]
+fn a_summary_of_another_schema_or_with_several_runs_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    three_runs(dir.path());
+    let path = dir.path().join("x/20261122T000000Z-model");
+    let text = fs::read_to_string(path.join("summary.json")).unwrap();
+    fs::write(path.join("summary.json"), text.replace("summary/1", "summary/2")).unwrap();
+    assert!(Run::open(&path).unwrap_err().to_string().contains("its schema is \"longfat.summary/2\""));
+    let mut two = summary();
+    two.runs.push(two.runs[0].clone());
+    fs::write(path.join("summary.json"), serde_json::to_string(&two).unwrap()).unwrap();
+    assert!(Run::open(&path).unwrap_err().to_string().contains("it has 2 runs; a record has one"));
+}
+
+#[test]
+fn names_from_a_scenario_stay_inside_the_runs_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = dir.path().join("runs");
+    let id = new_id("20261121T031500Z", "lab", Some("../../b c"), 1);
+    let writer = Writer::create(&runs, "../evil", &id, "", &summary()).unwrap();
+    let path = writer.finish(&summary(), &[], &[], &[]).unwrap();
+    assert!(
+        path.starts_with(&runs) && path.components().all(|c| c.as_os_str() != ".."),
+        "{}",
+        path.display()
+    );
+}
+
+#[test]
+fn a_runs_directory_that_cannot_be_made_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let message = Writer::create(&file.join("runs"), "lab8", "a", "", &summary()).unwrap_err().to_string();
+    assert!(message.starts_with("cannot create") && message.contains("file"), "{message}");
+}
+
+/// A file system of a few pages, unmounted when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path) -> Option<Self> {
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(at).status();
+        status.is_ok_and(|s| s.success()).then(|| SmallDisk(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// Rows that do not compress.
+fn noise(count: i64) -> Vec<FlowSample> {
+    let mut state = 1u64;
+    (0..count)
+        .map(|i| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            FlowSample { goodput_bps: Some(state as i64), ..flow(i * 10_000) }
+        })
+        .collect()
+}
+
+#[test]
+fn a_full_disk_is_said_and_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(dir.path()) else {
+        println!("skipped: mounting a tmpfs needs root");
+        return;
+    };
+    let runs = disk.0.join("runs");
+    let writer = create(&runs, "at-the-end");
+    let message = writer.finish(&summary(), &noise(20_000), &[], &[]).unwrap_err().to_string();
+    assert!(message.starts_with("cannot write ") && message.contains("flows.parquet"), "{message}");
+    assert!(message.contains("No space left on device"), "{message}");
+    assert!(names(&disk.0).is_empty());
+
+    let mut writer = create(&runs, "in-the-middle");
+    let failed = noise(20_000).chunks(200).find_map(|rows| writer.append(rows, &[], &[]).err());
+    assert!(failed.unwrap().to_string().contains("No space left on device"));
+    assert!(names(&disk.0).is_empty(), "also before the writer is dropped");
+    assert!(matches!(writer.append(&[flow(1)], &[], &[]), Err(Error::Removed { .. })));
+    drop(writer);
+
+    let long = "#".repeat(100_000);
+    let message = Writer::create(&runs, "lab8", "at-once", &long, &summary()).unwrap_err().to_string();
+    assert!(message.contains("scenario.toml") && message.contains("No space left"), "{message}");
+    assert!(names(&disk.0).is_empty());
+}

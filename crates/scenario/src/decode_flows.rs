@@ -1,0 +1,136 @@
+//! From a tree to flows.
+
+use units::{Bytes, Time};
+
+use crate::{
+    error::Problems,
+    name::{Named, check_cc, check_name},
+    read::{Keys, Reader},
+    suggest::suggest,
+    tree::{Node, Table},
+    types::{Flow, Kind, Ping, Tcp},
+};
+
+const LATER: &[&str] = &["streams", "ecn", "mtu", "cc_params", "parameters", "rate", "protocol"];
+const TCP: Keys = Keys {
+    what: "a flow",
+    known: &[
+        "name",
+        "from",
+        "to",
+        "kind",
+        "start",
+        "stop",
+        "cc",
+        "size",
+        "mss",
+        "send_buffer",
+        "receive_buffer",
+        "pacing",
+        "read_rate",
+        "write_rate",
+    ],
+    later: LATER,
+};
+const PING: Keys = Keys {
+    what: "a ping flow",
+    known: &["name", "from", "to", "kind", "start", "stop", "interval", "count", "payload"],
+    later: LATER,
+};
+const KINDS: [&str; 2] = ["tcp", "ping"];
+const KINDS_LATER: [&str; 5] = ["udp", "tsunami", "sabul", "udt", "xcp"];
+
+/// What TCP_MAXSEG takes: TCP_MIN_MSS to MAX_TCP_WINDOW (include/net/tcp.h).
+const MSS: std::ops::RangeInclusive<u64> = 88..=32767;
+/// What SO_SNDBUF and SO_RCVBUF take: the kernel doubles it and keeps it in an int (net/core/sock.c).
+const MAX_SOCKET_BUFFER: Bytes = Bytes((i32::MAX / 2) as u64);
+/// What fits an IPv4 packet behind the IP and ICMP headers.
+const MAX_PING_PAYLOAD: Bytes = Bytes(65535 - 20 - 8);
+const MIN_PING_INTERVAL: Time = Time::from_millis(1);
+
+/// The flows of a normalised tree.
+pub(crate) fn decode_flows(root: &Table, problems: &mut Problems) -> Vec<Flow> {
+    let Some(node) = root.get("flows") else { return Vec::new() };
+    let Some(items) = node.list() else {
+        let message = format!("\"flows\" is a list of tables, not {}", node.kind());
+        problems.add_help(node.span, message, "write [[flows]] above each flow");
+        return Vec::new();
+    };
+    items.iter().filter_map(|item| decode_flow(item, problems)).collect()
+}
+
+fn decode_flow(node: &Node, problems: &mut Problems) -> Option<Flow> {
+    let kind = node.table().and_then(|t| t.get("kind")).and_then(Node::text).unwrap_or("tcp");
+    let keys = if kind == "ping" { &PING } else { &TCP };
+    let mut reader = Reader::new(node, keys, problems)?;
+    reader.text("kind");
+    if !KINDS.contains(&kind) {
+        note_kind(kind, &mut reader);
+    }
+    if let Some(name) = reader.text("name") {
+        let place = reader.node("name").map_or(node.span, |n| n.span);
+        check_name(Named::Flow, &name, place, reader.problems());
+    }
+    let start = reader.time("start").unwrap_or_default();
+    let stop = reader.time("stop");
+    if stop.is_some_and(|stop| stop <= start) {
+        reader.note("stop", "the flow stops before it has started", format!("write a time after {start}"));
+    }
+    let kind = match kind {
+        "ping" => Kind::Ping(decode_ping(&mut reader)),
+        _ => Kind::Tcp(decode_tcp(&mut reader)),
+    };
+    let name = reader.required_text("name", "\"bulk\"");
+    let from = reader.required_text("from", "\"h1\"");
+    let to = reader.required_text("to", "\"h2\"");
+    Some(Flow { name: name?, from: from?, to: to?, kind, start, stop })
+}
+
+fn note_kind(kind: &str, reader: &mut Reader) {
+    if KINDS_LATER.contains(&kind) {
+        let help = format!("supported: {}", KINDS.join(", "));
+        reader.note("kind", format!("flows of kind \"{kind}\" are not supported yet"), help);
+    } else {
+        reader.note("kind", format!("unknown kind of flow \"{kind}\""), suggest(kind, KINDS));
+    }
+}
+
+fn decode_tcp(reader: &mut Reader) -> Tcp {
+    let cc = reader.text("cc");
+    if let (Some(cc), Some(node)) = (&cc, reader.node("cc")) {
+        check_cc(cc, node.span, reader.problems());
+    }
+    Tcp {
+        cc,
+        size: reader.size("size"),
+        mss: reader.integer("mss", MSS, " bytes").map(|bytes| bytes as u32),
+        send_buffer: socket_buffer("send_buffer", reader),
+        receive_buffer: socket_buffer("receive_buffer", reader),
+        pacing: reader.rate("pacing"),
+        read_rate: reader.rate("read_rate"),
+        write_rate: reader.rate("write_rate"),
+    }
+}
+
+fn socket_buffer(key: &str, reader: &mut Reader) -> Option<Bytes> {
+    let size = reader.size(key)?;
+    if size > MAX_SOCKET_BUFFER {
+        reader.note(key, format!("no socket buffer can be {size}"), "write less than 1GiB");
+    }
+    Some(size)
+}
+
+fn decode_ping(reader: &mut Reader) -> Ping {
+    let default = Ping::default();
+    let interval = reader.time("interval").unwrap_or(default.interval);
+    if interval < MIN_PING_INTERVAL {
+        reader.note("interval", format!("\"interval\" cannot be {interval}"), "write at least 1ms");
+    }
+    let payload = reader.quantity("payload").unwrap_or(default.payload);
+    if payload > MAX_PING_PAYLOAD {
+        let help = format!("write at most {}B", MAX_PING_PAYLOAD.0);
+        reader.note("payload", format!("no echo request carries {payload}"), help);
+    }
+    let count = reader.integer("count", 1..=u32::MAX.into(), "").map(|count| count as u32);
+    Ping { interval, count, payload }
+}

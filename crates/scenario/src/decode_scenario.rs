@@ -1,0 +1,92 @@
+//! From a tree to a resolved scenario: the top of the file. Types and single values only; see `validate.rs`.
+
+use units::Time;
+
+use crate::{
+    decode_flows::decode_flows,
+    decode_hosts::decode_hosts,
+    decode_links::decode_links,
+    error::Problems,
+    name::{Named, check_name},
+    read::{Keys, Reader},
+    tree::{Span, Table},
+    types::Scenario,
+};
+
+pub(crate) const TOP: Keys = Keys {
+    what: "a scenario",
+    known: &[
+        "title",
+        "duration",
+        "sample",
+        "seed",
+        "repeat",
+        "hosts",
+        "switches",
+        "links",
+        "flows",
+        "variants",
+        "published",
+    ],
+    later: &["routers", "sweeps"],
+};
+const SWITCHES: Keys = Keys { what: "switches", known: &["names"], later: &[] };
+
+const DEFAULT_SAMPLE: Time = Time::from_millis(10);
+const MIN_SAMPLE: Time = Time::from_millis(1);
+const MAX_SAMPLE: Time = Time::from_secs(10);
+/// The start of the file: where a mistake is shown that is written nowhere.
+pub(crate) const START: Span = Span { source: 0, start: 0, end: 0 };
+
+/// The scenario called `name` that a normalised tree describes. What is wrong is noted and left out.
+pub(crate) fn decode_scenario(name: &str, root: &Table, problems: &mut Problems) -> Scenario {
+    let mut top = Reader::of_table(root, START, &TOP, problems);
+    let title = top.text("title").unwrap_or_else(|| name.to_owned());
+    top.required("duration", "\"20s\"");
+    let duration = top.positive_time("duration").unwrap_or_default();
+    let sample = sample(&mut top);
+    let seed = top.integer("seed", 0..=u64::MAX, "").unwrap_or(1);
+    let repeat = top.integer("repeat", 1..=1000, "").unwrap_or(1) as u32;
+    Scenario {
+        name: name.to_owned(),
+        title,
+        duration,
+        sample,
+        seed,
+        repeat,
+        hosts: decode_hosts(root, problems),
+        switches: decode_switches(root, problems),
+        links: decode_links(root, problems),
+        flows: decode_flows(root, problems),
+    }
+}
+
+fn sample(top: &mut Reader) -> Time {
+    let sample = top.time("sample").unwrap_or(DEFAULT_SAMPLE);
+    if !(MIN_SAMPLE..=MAX_SAMPLE).contains(&sample) {
+        top.note("sample", format!("\"sample\" cannot be {sample}"), "write a time from 1ms to 10s");
+    }
+    sample
+}
+
+fn decode_switches(root: &Table, problems: &mut Problems) -> Vec<String> {
+    let Some(node) = root.get("switches") else { return Vec::new() };
+    let Some(mut reader) = Reader::new(node, &SWITCHES, problems) else { return Vec::new() };
+    let Some(names) = reader.required("names", "[\"s1\", \"s2\"]") else { return Vec::new() };
+    let problems = reader.problems();
+    let Some(items) = names.list() else {
+        problems.add(names.span, format!("\"names\" is a list of strings, not {}", names.kind()));
+        return Vec::new();
+    };
+    let mut switches = Vec::new();
+    for item in items {
+        match item.text() {
+            Some(name) => {
+                check_name(Named::Switch, name, item.span, problems);
+                switches.push(name.to_owned());
+            }
+            None => problems.add(item.span, format!("a switch's name is a string, not {}", item.kind())),
+        }
+    }
+    switches
+}

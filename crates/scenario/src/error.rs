@@ -1,0 +1,210 @@
+//! Mistakes in a scenario: what is wrong, where it is written, and what would be right.
+
+use std::{fmt, sync::Arc};
+
+use miette::{Diagnostic, NamedSource, SourceSpan};
+
+use crate::tree::Span;
+
+/// All the mistakes that one look at a scenario found; never empty.
+///
+/// Displays one line a mistake, as in `scenarios/x.toml:12:7: unknown key "dealy"; did you mean "delay"?`.
+/// To show the lines of the file, render each of [`Error::mistakes`] with a miette report handler.
+#[derive(Debug, Clone)]
+pub struct Error {
+    mistakes: Vec<Mistake>,
+}
+
+impl Error {
+    /// The mistakes, in the order of the file.
+    pub fn mistakes(&self) -> &[Mistake] {
+        &self.mistakes
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, mistake) in self.mistakes.iter().enumerate() {
+            let newline = if i == 0 { "" } else { "\n" };
+            write!(f, "{newline}{}", mistake.line())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Diagnostic for Error {
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+        Some(Box::new(self.mistakes.iter().map(|m| m as &dyn Diagnostic)))
+    }
+}
+
+/// One mistake. Displays its message alone; place, source text and help are there for miette.
+#[derive(Debug, Clone, thiserror::Error, Diagnostic)]
+#[error("{message}")]
+pub struct Mistake {
+    message: String,
+    location: String,
+    #[help]
+    help: Option<String>,
+    #[source_code]
+    code: NamedSource<Arc<str>>,
+    #[label]
+    span: SourceSpan,
+}
+
+impl Mistake {
+    /// Where it is: `FILE:LINE:COLUMN`, or the command line option.
+    pub fn location(&self) -> &str {
+        &self.location
+    }
+
+    /// The whole mistake in one line: place, message, help.
+    pub fn line(&self) -> String {
+        match &self.help {
+            Some(help) => format!("{}: {}; {help}", self.location, self.message),
+            None => format!("{}: {}", self.location, self.message),
+        }
+    }
+}
+
+/// Something that a mistake can be in: the file, or a command line option.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    name: String,
+    text: Arc<str>,
+    is_file: bool,
+}
+
+impl Source {
+    /// The scenario file `name`.
+    pub fn file(name: &str, text: &str) -> Self {
+        Source { name: name.to_owned(), text: text.into(), is_file: true }
+    }
+
+    /// The command line option `name` with its value.
+    pub fn option(name: &str, value: &str) -> Self {
+        Source { name: name.to_owned(), text: value.into(), is_file: false }
+    }
+
+    fn location(&self, start: usize) -> String {
+        if !self.is_file {
+            return format!("{} {}", self.name, self.text);
+        }
+        let before = &self.text[..self.text.floor_char_boundary(start)];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        format!("{}:{line}:{column}", self.name)
+    }
+}
+
+/// A mistake that does not yet know its source's text.
+#[derive(Debug, Clone, PartialEq)]
+struct Problem {
+    span: Span,
+    message: String,
+    help: Option<String>,
+}
+
+/// The mistakes found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Problems(Vec<Problem>);
+
+impl Problems {
+    /// Notes a mistake whose message says all.
+    pub fn add(&mut self, span: Span, message: impl Into<String>) {
+        self.0.push(Problem { span, message: message.into(), help: None });
+    }
+
+    /// Notes a mistake and what would be right.
+    pub fn add_help(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+        self.0.push(Problem { span, message: message.into(), help: Some(help.into()) });
+    }
+
+    /// True where nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many were found.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds the mistakes of `others`; those in the file are introduced by `context`.
+    pub fn extend_within(&mut self, context: &str, others: Problems) {
+        for mut problem in others.0 {
+            if problem.span.source == 0 {
+                problem.message = format!("{context}: {}", problem.message);
+            }
+            self.0.push(problem);
+        }
+    }
+
+    /// The error if anything was found, else the empty list. The same mistake at the same place counts once.
+    pub fn stop(mut self, sources: &[Source]) -> Result<Problems, Error> {
+        if self.0.is_empty() {
+            return Ok(self);
+        }
+        self.0.sort_by_key(|p| p.span);
+        self.0.dedup();
+        Err(Error { mistakes: self.0.into_iter().map(|p| p.into_mistake(sources)).collect() })
+    }
+}
+
+impl Problem {
+    fn into_mistake(self, sources: &[Source]) -> Mistake {
+        let source = &sources[self.span.source];
+        let start = self.span.start.min(source.text.len());
+        let end = self.span.end.clamp(start, source.text.len());
+        Mistake {
+            message: self.message,
+            location: source.location(start),
+            help: self.help,
+            code: NamedSource::new(&source.name, source.text.clone()),
+            span: (start..end).into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error() -> Error {
+        let mut problems = Problems::default();
+        let span = |start, end| Span { source: 0, start, end };
+        problems.add_help(span(9, 11), "second", "do that");
+        problems.add(span(2, 3), "first");
+        problems.add(span(2, 3), "first");
+        problems.stop(&[Source::file("f.toml", "é\nb = 1\nç x\n")]).unwrap_err()
+    }
+
+    #[test]
+    fn a_line_has_file_line_column_and_help() {
+        assert_eq!(error().to_string(), "f.toml:1:2: first\nf.toml:3:1: second; do that");
+    }
+
+    #[test]
+    fn miette_shows_the_line_and_the_help() {
+        let mut out = String::new();
+        let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::none());
+        handler.render_report(&mut out, &error().mistakes()[1]).unwrap();
+        assert!(out.contains("f.toml:3:1") && out.contains("ç x") && out.contains("do that"), "{out}");
+    }
+
+    #[test]
+    fn a_span_within_a_character_or_past_the_end_is_shown_too() {
+        let mut problems = Problems::default();
+        problems.add(Span { source: 0, start: 1, end: 1 }, "within");
+        problems.add(Span { source: 0, start: 90, end: 99 }, "past");
+        let error = problems.stop(&[Source::file("f", "éa")]).unwrap_err();
+        assert_eq!(error.to_string(), "f:1:1: within\nf:1:3: past");
+    }
+
+    #[test]
+    fn nothing_found_is_fine() {
+        assert!(Problems::default().stop(&[]).is_ok());
+    }
+}

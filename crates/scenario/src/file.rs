@@ -1,0 +1,178 @@
+//! A scenario file: the base, its variants, and the published figures.
+
+use crate::{
+    decode_scenario::decode_scenario,
+    error::{Error, Problems, Source},
+    layer::{apply, normalise},
+    name::{Named, check_name},
+    published::{Published, decode_published},
+    set::set_layer,
+    suggest::suggest,
+    tree::{Node, Span, Table, parse_document},
+    types::Scenario,
+    validate::validate,
+};
+
+/// A scenario file that is known to be right in every variant.
+#[derive(Debug, Clone)]
+pub struct ScenarioFile {
+    name: String,
+    source: Source,
+    base: Table,
+    variants: Vec<Variant>,
+    published: Vec<Published>,
+}
+
+#[derive(Debug, Clone)]
+struct Variant {
+    name: String,
+    span: Span,
+    layer: Table,
+}
+
+impl ScenarioFile {
+    /// Parses and checks the text of the file `name` (a path; used in messages, its stem names the scenario).
+    ///
+    /// The base is checked first and must be right by itself; then each variant and the published figures.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        let source = Source::file(name, text);
+        let sources = std::slice::from_ref(&source);
+        let name = stem(name);
+        let mut problems = Problems::default();
+        let mut root = match parse_document(text, 0) {
+            Ok(root) => root,
+            Err((message, span)) => {
+                problems.add(span, format!("this is not TOML: {message}"));
+                Table::default()
+            }
+        };
+        problems = problems.stop(sources)?;
+        normalise(&mut root);
+        let base = resolve_tree(&name, &root, &mut problems);
+        let variants = decode_variants(&root, &mut problems);
+        problems = problems.stop(sources)?;
+        for variant in &variants {
+            check_variant(&name, &root, &base, variant, &mut problems);
+        }
+        let names: Vec<&str> = variants.iter().map(|v| v.name.as_str()).collect();
+        let published = decode_published(&root, &names, &base.flows, &mut problems);
+        problems.stop(sources)?;
+        Ok(ScenarioFile { name, source, base: root, variants, published })
+    }
+
+    /// The scenario's name: the file's stem.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The variants' names, in the order of the file; none where the file has none.
+    pub fn variants(&self) -> impl Iterator<Item = &str> {
+        self.variants.iter().map(|v| v.name.as_str())
+    }
+
+    /// The published figures.
+    pub fn published(&self) -> &[Published] {
+        &self.published
+    }
+
+    /// The base, or one variant, with `sets` (path and value of each `--set`) over it.
+    ///
+    /// A path is dotted as in a variant: `flows.bulk.cc`, `links.s1-s2.forward.loss`, `hosts.*.mtu`. A value is
+    /// TOML, or else a plain string, so that `20ms` needs no quotes.
+    pub fn resolve(&self, variant: Option<&str>, sets: &[(String, String)]) -> Result<Scenario, Error> {
+        let mut sources = vec![self.source.clone()];
+        let mut problems = Problems::default();
+        let mut tree = self.base.clone();
+        if let Some(wanted) = variant {
+            match self.variants.iter().find(|v| v.name == wanted) {
+                Some(found) => tree = apply(&tree, &found.layer, &mut problems),
+                None => {
+                    let span = Span { source: sources.len(), start: 0, end: wanted.len() };
+                    sources.push(Source::option("--variant", wanted));
+                    problems.add_help(span, "unknown variant", suggest(wanted, self.variants()));
+                }
+            }
+        }
+        for (path, value) in sets {
+            let layer = set_layer(path, value, sources.len(), &mut problems);
+            sources.push(Source::option("--set", &format!("{path}={value}")));
+            tree = apply(&tree, &layer, &mut problems);
+        }
+        problems = problems.stop(&sources)?;
+        let mut found = Problems::default();
+        let scenario = resolve_tree(&self.name, &tree, &mut found);
+        let options: Vec<String> = sets.iter().map(|(path, value)| format!("--set {path}={value}")).collect();
+        problems.extend_within(&format!("with {}", options.join(" ")), found);
+        problems.stop(&sources)?;
+        Ok(scenario)
+    }
+}
+
+/// `lab8` of `scenarios/lab8.toml`.
+fn stem(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let stem = file.strip_suffix(".toml").unwrap_or(file).trim_start_matches('.');
+    if stem.is_empty() { "scenario".to_owned() } else { stem.to_owned() }
+}
+
+/// Decodes a tree, and checks it as a whole where its parts are right.
+fn resolve_tree(name: &str, root: &Table, problems: &mut Problems) -> Scenario {
+    let before = problems.len();
+    let scenario = decode_scenario(name, root, problems);
+    if problems.len() == before {
+        validate(&scenario, root, problems);
+    }
+    scenario
+}
+
+fn decode_variants(root: &Table, problems: &mut Problems) -> Vec<Variant> {
+    let Some(node) = root.get("variants") else { return Vec::new() };
+    let Some(items) = node.list() else {
+        let message = format!("\"variants\" is a list of tables, not {}", node.kind());
+        problems.add_help(node.span, message, "write [[variants]] above each variant");
+        return Vec::new();
+    };
+    let mut variants: Vec<Variant> = Vec::new();
+    for item in items {
+        let Some(variant) = decode_variant(item, problems) else { continue };
+        if variants.iter().any(|v| v.name == variant.name) {
+            let span = item.table().and_then(|t| t.get("name")).map_or(item.span, |n| n.span);
+            problems.add(span, format!("a second variant called \"{}\"", variant.name));
+        }
+        variants.push(variant);
+    }
+    variants
+}
+
+fn decode_variant(node: &Node, problems: &mut Problems) -> Option<Variant> {
+    let Some(table) = node.table() else {
+        problems.add(node.span, format!("a variant is a table, not {}", node.kind()));
+        return None;
+    };
+    let mut layer = table.clone();
+    let Some(name) = layer.remove("name") else {
+        problems.add_help(node.span, "a variant needs \"name\"", "for example name = \"tuned\"");
+        return None;
+    };
+    let Some(text) = name.node.text() else {
+        problems.add(name.node.span, format!("\"name\" is a string, not {}", name.node.kind()));
+        return None;
+    };
+    check_name(Named::Variant, text, name.node.span, problems);
+    Some(Variant { name: text.to_owned(), span: node.span, layer })
+}
+
+fn check_variant(name: &str, root: &Table, base: &Scenario, variant: &Variant, problems: &mut Problems) {
+    let mut found = Problems::default();
+    let tree = apply(root, &variant.layer, &mut found);
+    let mut resolved = resolve_tree(name, &tree, &mut found);
+    if found.is_empty() {
+        // Another title is not another experiment.
+        resolved.title.clone_from(&base.title);
+        if resolved == *base {
+            let help = "set a value that differs from the base, or remove the variant";
+            found.add_help(variant.span, "this changes nothing", help);
+        }
+    }
+    problems.extend_within(&format!("variant \"{}\"", variant.name), found);
+}

@@ -1,0 +1,236 @@
+//! Layers over the base: a variant, or a `--set` of the command line.
+//!
+//! First the short forms are written out, in the base as in each layer: `hosts."*"` becomes settings of
+//! every host, `both` becomes `forward` and `backward`, and nested sysctl tables become dotted names. Then a
+//! layer is only merged: hosts by name, links and flows (lists in the base) by name too. A later layer
+//! wins, so a variant's `"*"` overrules what the base says of one host.
+
+use crate::{
+    decode_links::link_name,
+    error::Problems,
+    read::{Keys, check_key},
+    suggest::suggest,
+    tree::{Entry, Node, Table, Value},
+};
+
+/// What a layer may change.
+const LAYER: Keys = Keys {
+    what: "a variant or --set",
+    known: &["title", "duration", "sample", "seed", "repeat", "hosts", "links", "flows"],
+    later: &["switches", "routers"],
+};
+
+const ALL_HOSTS: &str = "*";
+
+/// Writes out the short forms of a scenario's base.
+pub(crate) fn normalise(root: &mut Table) {
+    if let Some(hosts) = root.get_mut("hosts").and_then(Node::table_mut) {
+        hosts.0.iter_mut().for_each(|h| flatten_sysctl(&mut h.node));
+        if let Some(all) = hosts.remove(ALL_HOSTS) {
+            for host in hosts.0.iter_mut().filter(|h| h.node.table().is_some()) {
+                let own = std::mem::replace(&mut host.node, all.node.clone());
+                let span = own.span;
+                host.node.overlay(own);
+                host.node.span = span;
+            }
+        }
+    }
+    if let Some(Value::List(links)) = root.get_mut("links").map(|n| &mut n.value) {
+        links.iter_mut().for_each(expand_both);
+    }
+}
+
+/// `base` with `layer` over it. Both are trees as written, the base normalised.
+pub(crate) fn apply(base: &Table, layer: &Table, problems: &mut Problems) -> Table {
+    let mut merged = base.clone();
+    for entry in &layer.0 {
+        match entry.key.as_str() {
+            "hosts" => overlay_hosts(&mut merged, &entry.node, problems),
+            "links" => overlay_named(&mut merged, &LINKS, &entry.node, problems),
+            "flows" => overlay_named(&mut merged, &FLOWS, &entry.node, problems),
+            key => {
+                check_key(key, entry.key_span, &LAYER, problems);
+                if LAYER.known.contains(&key) {
+                    merged.overlay_entry(entry.clone());
+                }
+            }
+        }
+    }
+    merged
+}
+
+fn overlay_hosts(merged: &mut Table, layer: &Node, problems: &mut Problems) {
+    let (Some(hosts), Some(layer_hosts)) = (merged.get_mut("hosts").and_then(Node::table_mut), layer.table())
+    else {
+        problems.add(layer.span, format!("\"hosts\" is a table of hosts, not {}", layer.kind()));
+        return;
+    };
+    // "*" first, so that what is said of one host in the same layer wins.
+    let (all, named): (Vec<&Entry>, Vec<&Entry>) = layer_hosts.0.iter().partition(|e| e.key == ALL_HOSTS);
+    for entry in all.into_iter().chain(named) {
+        let mut top = entry.node.clone();
+        flatten_sysctl(&mut top);
+        if entry.key == ALL_HOSTS {
+            hosts.0.iter_mut().for_each(|host| host.node.overlay(top.clone()));
+        } else if let Some(host) = hosts.get_mut(&entry.key) {
+            host.overlay(top);
+        } else {
+            let help = suggest(&entry.key, hosts.0.iter().map(|h| h.key.as_str()));
+            problems.add_help(entry.key_span, format!("unknown host \"{}\"", entry.key), help);
+        }
+    }
+}
+
+/// A list of the base whose items a layer addresses by name.
+struct NamedList {
+    key: &'static str,
+    word: &'static str,
+    example: &'static str,
+    name: fn(&Node) -> Option<String>,
+    /// What makes up the name and so cannot change.
+    fixed: &'static [&'static str],
+}
+
+const LINKS: NamedList = NamedList {
+    key: "links",
+    word: "link",
+    example: "links.\"s1-s2\".forward.loss = \"1%\"",
+    name: link_name,
+    fixed: &["name", "ends"],
+};
+const FLOWS: NamedList = NamedList {
+    key: "flows",
+    word: "flow",
+    example: "flows.bulk.cc = \"reno\"",
+    name: |node| node.table()?.get("name")?.text().map(str::to_owned),
+    fixed: &["name"],
+};
+
+fn overlay_named(merged: &mut Table, list: &NamedList, layer: &Node, problems: &mut Problems) {
+    let Some(layer_items) = layer.table() else {
+        let message = format!("here {} are addressed by name", list.key);
+        problems.add_help(layer.span, message, format!("write for example {}", list.example));
+        return;
+    };
+    let Some(Value::List(items)) = merged.get_mut(list.key).map(|n| &mut n.value) else { return };
+    let names: Vec<Option<String>> = items.iter().map(list.name).collect();
+    for entry in &layer_items.0 {
+        let Some(at) = names.iter().position(|n| n.as_deref() == Some(&entry.key)) else {
+            let help = suggest(&entry.key, names.iter().flatten().map(String::as_str));
+            problems.add_help(entry.key_span, format!("unknown {} \"{}\"", list.word, entry.key), help);
+            continue;
+        };
+        let mut top = entry.node.clone();
+        expand_both(&mut top);
+        for fixed in list.fixed {
+            if let Some(changed) = top.table_mut().and_then(|t| t.remove(fixed)) {
+                let message = format!("the {fixed} of a {} cannot be changed here", list.word);
+                problems.add_help(changed.key_span, message, "write a scenario of its own");
+            }
+        }
+        items[at].overlay(top);
+    }
+}
+
+/// `both` becomes `forward` and `backward`; what one of these says itself wins.
+fn expand_both(link: &mut Node) {
+    let Some(table) = link.table_mut() else { return };
+    let Some(both) = table.remove("both") else { return };
+    for side in ["forward", "backward"] {
+        let mut entry = Entry { key: side.to_owned(), ..both.clone() };
+        if let Some(own) = table.remove(side) {
+            entry.key_span = own.key_span;
+            entry.node.overlay(own.node);
+        }
+        table.0.push(entry);
+    }
+}
+
+/// `sysctl.net.ipv4.tcp_rmem = ..` becomes `sysctl."net.ipv4.tcp_rmem" = ..`.
+fn flatten_sysctl(host: &mut Node) {
+    let Some(sysctl) = host.table_mut().and_then(|t| t.get_mut("sysctl")).and_then(Node::table_mut) else {
+        return;
+    };
+    let mut flat = Table::default();
+    for entry in std::mem::take(&mut sysctl.0) {
+        flatten(entry, &mut flat);
+    }
+    *sysctl = flat;
+}
+
+fn flatten(entry: Entry, flat: &mut Table) {
+    let Value::Table(inner) = entry.node.value else {
+        flat.overlay_entry(entry);
+        return;
+    };
+    for deeper in inner.0 {
+        flatten(Entry { key: format!("{}.{}", entry.key, deeper.key), ..deeper }, flat);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::{Step, parse_document};
+
+    const BASE: &str = r#"
+        hosts."*".sysctl = { "net.a" = 1, "net.b" = 1 }
+        hosts.h1.sysctl.net.b = 2
+        hosts.h2.mtu = 9000
+        [[links]]
+        ends = ["h1", "h2"]
+        both = { rate = "1gbit", delay = "1ms" }
+        backward = { delay = "2ms" }
+    "#;
+
+    fn base() -> Table {
+        let mut root = parse_document(BASE, 0).unwrap();
+        normalise(&mut root);
+        root
+    }
+
+    fn value(root: &Table, path: &[&str]) -> String {
+        let mut node = root.get(path[0]).unwrap();
+        for key in &path[1..] {
+            node = match node.list() {
+                Some(items) => &items[key.parse::<usize>().unwrap()],
+                None => node.table().unwrap().get(key).unwrap_or_else(|| panic!("no {key} in {node:?}")),
+            };
+        }
+        match &node.value {
+            Value::Integer(i) => i.to_string(),
+            _ => node.text().unwrap().to_owned(),
+        }
+    }
+
+    #[test]
+    fn short_forms_are_written_out() {
+        let root = base();
+        assert_eq!(value(&root, &["hosts", "h1", "sysctl", "net.a"]), "1");
+        assert_eq!(value(&root, &["hosts", "h1", "sysctl", "net.b"]), "2");
+        assert_eq!(value(&root, &["hosts", "h2", "sysctl", "net.b"]), "1");
+        assert_eq!(value(&root, &["links", "0", "forward", "delay"]), "1ms");
+        assert_eq!(value(&root, &["links", "0", "backward", "delay"]), "2ms");
+        assert_eq!(value(&root, &["links", "0", "backward", "rate"]), "1gbit");
+        assert!(root.get("hosts").unwrap().table().unwrap().get("*").is_none());
+    }
+
+    #[test]
+    fn the_later_layer_wins() {
+        let layer = r#"
+            hosts."*".sysctl."net.b" = 3
+            hosts.h2.sysctl."net.b" = 4
+            links."h1-h2".both.delay = "5ms"
+            links."h1-h2".forward.delay = "6ms"
+        "#;
+        let mut problems = Problems::default();
+        let root = apply(&base(), &parse_document(layer, 1).unwrap(), &mut problems);
+        assert!(problems.is_empty(), "{problems:?}");
+        assert_eq!(value(&root, &["hosts", "h1", "sysctl", "net.b"]), "3");
+        assert_eq!(value(&root, &["hosts", "h2", "sysctl", "net.b"]), "4");
+        assert_eq!(value(&root, &["links", "0", "forward", "delay"]), "6ms");
+        assert_eq!(value(&root, &["links", "0", "backward", "delay"]), "5ms");
+        let place = [Step::Key("links"), Step::Index(0), Step::Key("backward"), Step::Key("delay")];
+        assert_eq!(root.place(&place).unwrap().source, 1);
+    }
+}

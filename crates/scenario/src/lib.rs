@@ -1,0 +1,59 @@
+//! The scenario file: an experiment in TOML, parsed, checked and resolved.
+//!
+//! [`ScenarioFile::parse`] reads a file and checks all of it, every variant included; its [`Error`] shows
+//! each mistake with its line and what would be right. [`ScenarioFile::resolve`] gives one [`Scenario`]
+//! with every default filled in, which is all that engines see.
+//!
+//! Pure: it reads text, not files, and knows nothing of what runs a scenario.
+//!
+//! ```
+//! let file = scenario::ScenarioFile::parse("short.toml", r#"
+//!     duration = "5s"
+//!     [hosts]
+//!     h1.address = "10.0.0.1/8"
+//!     h2.address = "10.0.0.2/8"
+//!     [[links]]
+//!     ends = ["h1", "h2"]
+//!     forward = { rate = "1gbit", delay = "20ms" }
+//!     [[flows]]
+//!     name = "bulk"
+//!     from = "h1"
+//!     to = "h2"
+//! "#).unwrap();
+//! let scenario = file.resolve(None, &[("flows.bulk.cc".into(), "reno".into())]).unwrap();
+//! assert_eq!(scenario.links[0].name, "h1-h2");
+//! assert_eq!(scenario.path("h2", "h1").unwrap()[0].reversed, true);
+//!
+//! let error = scenario::ScenarioFile::parse("bad.toml", "duration = \"5s\"\nsampel = \"1ms\"\n").unwrap_err();
+//! assert!(error.to_string().contains("bad.toml:2:1: unknown key \"sampel\""));
+//! assert!(error.to_string().contains("did you mean \"sample\"?"));
+//! ```
+
+mod decode_flows;
+mod decode_hosts;
+mod decode_links;
+mod decode_scenario;
+mod error;
+mod file;
+mod kernel;
+mod layer;
+mod metric;
+mod name;
+mod path;
+mod print;
+mod published;
+mod read;
+mod set;
+mod suggest;
+mod tree;
+mod types;
+mod validate;
+mod validate_flows;
+mod validate_topology;
+
+pub use error::{Error, Mistake};
+pub use file::ScenarioFile;
+pub use metric::Metric;
+pub use path::Hop;
+pub use published::Published;
+pub use types::{Direction, Flow, Host, Kind, Link, Ping, Queue, Scenario, Tcp};

@@ -1,0 +1,201 @@
+//! Reads the keys of one table: each of its type, and no key that is not known.
+
+use std::{ops::RangeInclusive, str::FromStr};
+
+use units::{BitRate, Bytes, ParseError, Time};
+
+use crate::{
+    error::Problems,
+    suggest::suggest,
+    tree::{Node, Span, Table, Value},
+};
+
+/// Largest rate of anything.
+const MAX_RATE: BitRate = BitRate(1_000_000_000_000);
+/// Longest time of anything, so that sums of times never overflow.
+const MAX_TIME: Time = Time::from_secs(30 * 24 * 3600);
+
+/// The keys that a table may have.
+pub(crate) struct Keys {
+    /// What the table is, as in `a link`.
+    pub what: &'static str,
+    /// Keys that are read.
+    pub known: &'static [&'static str],
+    /// Keys that are planned and not built yet.
+    pub later: &'static [&'static str],
+}
+
+/// One table being read. A key that is missing or wrong reads as `None`, and what is wrong is noted.
+pub(crate) struct Reader<'a> {
+    table: &'a Table,
+    span: Span,
+    what: &'static str,
+    problems: &'a mut Problems,
+}
+
+impl<'a> Reader<'a> {
+    /// Begins to read `node`, which must be a table with no other keys than `keys`.
+    pub fn new(node: &'a Node, keys: &Keys, problems: &'a mut Problems) -> Option<Self> {
+        match node.table() {
+            Some(table) => Some(Self::of_table(table, node.span, keys, problems)),
+            None => {
+                problems.add(node.span, format!("{} is a table, not {}", keys.what, node.kind()));
+                None
+            }
+        }
+    }
+
+    /// Begins to read `table`, written at `span`.
+    pub fn of_table(table: &'a Table, span: Span, keys: &Keys, problems: &'a mut Problems) -> Self {
+        for entry in &table.0 {
+            check_key(&entry.key, entry.key_span, keys, problems);
+        }
+        Reader { table, span, what: keys.what, problems }
+    }
+
+    /// Where mistakes are noted.
+    pub fn problems(&mut self) -> &mut Problems {
+        self.problems
+    }
+
+    /// The value of `key` as it is.
+    pub fn node(&self, key: &str) -> Option<&'a Node> {
+        self.table.get(key)
+    }
+
+    /// The value of `key`; a mistake if it is missing.
+    pub fn required(&mut self, key: &str, example: &str) -> Option<&'a Node> {
+        let node = self.table.get(key);
+        if node.is_none() {
+            self.problems.add_help(
+                self.span,
+                format!("{} needs \"{key}\"", self.what),
+                format!("for example {key} = {example}"),
+            );
+        }
+        node
+    }
+
+    /// A string.
+    pub fn text(&mut self, key: &str) -> Option<String> {
+        let node = self.node(key)?;
+        if node.text().is_none() {
+            self.problems.add(node.span, format!("\"{key}\" is a string, not {}", node.kind()));
+        }
+        node.text().map(str::to_owned)
+    }
+
+    /// A string that must be there.
+    pub fn required_text(&mut self, key: &str, example: &str) -> Option<String> {
+        self.required(key, example)?;
+        self.text(key)
+    }
+
+    /// A whole number in `range`, of `unit` (empty for plain numbers).
+    pub fn integer(&mut self, key: &str, range: RangeInclusive<u64>, unit: &str) -> Option<u64> {
+        let node = self.node(key)?;
+        let right = format!("write a whole number from {} to {}{unit}", range.start(), range.end());
+        let Value::Integer(number) = node.value else {
+            self.problems.add_help(node.span, format!("\"{key}\" is an integer, not {}", node.kind()), right);
+            return None;
+        };
+        match u64::try_from(number).ok().filter(|n| range.contains(n)) {
+            Some(number) => Some(number),
+            None => {
+                self.problems.add_help(node.span, format!("\"{key}\" cannot be {number}"), right);
+                None
+            }
+        }
+    }
+
+    /// A rate above zero.
+    pub fn rate(&mut self, key: &str) -> Option<BitRate> {
+        let rate: BitRate = self.quantity(key)?;
+        self.positive(key, rate, "10gbit").filter(|_| rate <= MAX_RATE).or_else(|| {
+            if rate > MAX_RATE {
+                self.note(key, format!("\"{key}\" is over {MAX_RATE}"), "write a rate up to 1Tbit");
+            }
+            None
+        })
+    }
+
+    /// A size above zero.
+    pub fn size(&mut self, key: &str) -> Option<Bytes> {
+        let size = self.quantity(key)?;
+        self.positive(key, size, "25MB")
+    }
+
+    /// A time, which may be zero.
+    pub fn time(&mut self, key: &str) -> Option<Time> {
+        let time = self.quantity(key)?;
+        if time > MAX_TIME {
+            self.note(key, format!("\"{key}\" is over 30 days"), "write a shorter time");
+            return None;
+        }
+        Some(time)
+    }
+
+    /// A time above zero.
+    pub fn positive_time(&mut self, key: &str) -> Option<Time> {
+        let time = self.time(key)?;
+        self.positive(key, time, "20s")
+    }
+
+    /// A share from 0 to 1, as a string or a number.
+    pub fn share(&mut self, key: &str) -> Option<f64> {
+        self.parsed(key, units::parse_share)
+    }
+
+    /// Any quantity of `units`.
+    pub fn quantity<T: FromStr<Err = ParseError>>(&mut self, key: &str) -> Option<T> {
+        self.parsed(key, str::parse)
+    }
+
+    /// Notes a mistake in the value of `key`.
+    pub fn note(&mut self, key: &str, message: impl Into<String>, help: impl Into<String>) {
+        let span = self.node(key).map_or(self.span, |n| n.span);
+        self.problems.add_help(span, message, help);
+    }
+
+    /// The value of `key` through a parser of `units`, whose message says what would be right.
+    pub fn parsed<T>(&mut self, key: &str, parse: impl Fn(&str) -> Result<T, ParseError>) -> Option<T> {
+        let node = self.node(key)?;
+        let text = match &node.value {
+            Value::Text(s) => s.clone(),
+            Value::Integer(i) => i.to_string(),
+            // 1.0 must not turn into the ambiguous 1.
+            Value::Float(f) => format!("{f:?}"),
+            _ => {
+                self.problems.add(node.span, format!("\"{key}\" is a string, not {}", node.kind()));
+                return None;
+            }
+        };
+        parse(&text).map_err(|e| self.problems.add(node.span, format!("{key}: {e}"))).ok()
+    }
+
+    fn positive<T: Default + PartialEq>(&mut self, key: &str, value: T, example: &str) -> Option<T> {
+        if value == T::default() {
+            self.note(
+                key,
+                format!("\"{key}\" cannot be zero"),
+                format!("write for example {key} = \"{example}\""),
+            );
+            return None;
+        }
+        Some(value)
+    }
+}
+
+/// Notes a key that is not known, or not built yet.
+pub(crate) fn check_key(key: &str, span: Span, keys: &Keys, problems: &mut Problems) {
+    if keys.known.contains(&key) {
+        return;
+    }
+    if keys.later.contains(&key) {
+        let supported = format!("supported in {}: {}", keys.what, keys.known.join(", "));
+        problems.add_help(span, format!("\"{key}\" is not supported yet"), supported);
+        return;
+    }
+    let help = suggest(key, keys.known.iter().copied());
+    problems.add_help(span, format!("unknown key \"{key}\" in {}", keys.what), help);
+}

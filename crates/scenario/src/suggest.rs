@@ -1,0 +1,56 @@
+//! "Did you mean": the known word that is nearest to an unknown one.
+
+/// Says what would be right instead of `unknown`: the nearest of `known`, or all of them.
+pub(crate) fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    let nearest = known.iter().map(|k| (distance(unknown, k), k)).min_by_key(|(d, _)| *d);
+    match nearest {
+        Some((d, word)) if d <= (word.chars().count() / 3).max(1) => format!("did you mean \"{word}\"?"),
+        Some(_) => format!("known here: {}", known.join(", ")),
+        None => "there is none here".to_owned(),
+    }
+}
+
+/// Optimal string alignment distance: insertions, deletions, changes, swaps of neighbours; case is free.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.to_lowercase().chars().take(100).collect();
+    let b: Vec<char> = b.to_lowercase().chars().collect();
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            if i == 0 || j == 0 {
+                rows[i][j] = i + j;
+                continue;
+            }
+            let change = usize::from(a[i - 1] != b[j - 1]);
+            let mut best = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + change);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = best;
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        for (a, b, d) in
+            [("", "", 0), ("delay", "dealy", 1), ("delay", "delayed", 2), ("", "abc", 3), ("A", "a", 0)]
+        {
+            assert_eq!(distance(a, b), d, "{a} {b}");
+            assert_eq!(distance(b, a), d, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn near_words_are_offered_and_far_ones_listed() {
+        assert_eq!(suggest("dealy", ["rate", "delay"]), "did you mean \"delay\"?");
+        assert_eq!(suggest("colour", ["rate", "delay"]), "known here: rate, delay");
+        assert_eq!(suggest("x", []), "there is none here");
+    }
+}

@@ -1,0 +1,265 @@
+//! A TOML document as a tree whose every key and value knows where it was written.
+//!
+//! The `toml` crate parses; this module copies its spanned values into owned ones that can be
+//! laid over each other (a variant over the base) without losing the place each came from.
+
+use toml::de::{DeTable, DeValue};
+
+/// Bytes `start..end` of one source: 0 is the file, the others are command line options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span {
+    pub source: usize,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// A value and its place.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub span: Span,
+    pub value: Value,
+}
+
+/// A TOML value.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    Text(String),
+    Integer(i128),
+    Float(f64),
+    List(Vec<Node>),
+    Table(Table),
+    /// What no key of a scenario takes; said in words.
+    Other(&'static str),
+}
+
+/// A table, in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table(pub Vec<Entry>);
+
+/// A key, its place, and its value.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub key: String,
+    pub key_span: Span,
+    pub node: Node,
+}
+
+/// One step of a way into the tree.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+impl Node {
+    /// The table that this is.
+    pub fn table(&self) -> Option<&Table> {
+        if let Value::Table(t) = &self.value { Some(t) } else { None }
+    }
+
+    /// The table that this is, to be changed.
+    pub fn table_mut(&mut self) -> Option<&mut Table> {
+        if let Value::Table(t) = &mut self.value { Some(t) } else { None }
+    }
+
+    /// The list that this is.
+    pub fn list(&self) -> Option<&[Node]> {
+        if let Value::List(items) = &self.value { Some(items) } else { None }
+    }
+
+    /// The items of the list that this is; none if it is something else.
+    pub fn items(&self) -> &[Node] {
+        self.list().unwrap_or_default()
+    }
+
+    /// The string that this is.
+    pub fn text(&self) -> Option<&str> {
+        if let Value::Text(s) = &self.value { Some(s) } else { None }
+    }
+
+    /// What this is, in words.
+    pub fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Text(_) => "a string",
+            Value::Integer(_) => "an integer",
+            Value::Float(_) => "a number",
+            Value::List(_) => "a list",
+            Value::Table(_) => "a table",
+            Value::Other(words) => words,
+        }
+    }
+
+    /// Lays `top` over this: tables merge, anything else is replaced.
+    pub fn overlay(&mut self, top: Node) {
+        match (&mut self.value, top.value) {
+            (Value::Table(below), Value::Table(above)) => below.overlay(above),
+            (below, above) => {
+                *below = above;
+                self.span = top.span;
+            }
+        }
+    }
+}
+
+impl Table {
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.0.iter().find(|e| e.key == key).map(|e| &e.node)
+    }
+
+    /// The value of `key`, to be changed.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        self.0.iter_mut().find(|e| e.key == key).map(|e| &mut e.node)
+    }
+
+    /// Takes `key` out.
+    pub fn remove(&mut self, key: &str) -> Option<Entry> {
+        let at = self.0.iter().position(|e| e.key == key)?;
+        Some(self.0.remove(at))
+    }
+
+    /// The items of the list `key`; none if it is missing or no list.
+    pub fn items(&self, key: &str) -> &[Node] {
+        self.get(key).map_or(&[], Node::items)
+    }
+
+    /// Lays one entry over this table.
+    pub fn overlay_entry(&mut self, top: Entry) {
+        match self.0.iter_mut().find(|e| e.key == top.key) {
+            Some(below) => {
+                let replaced =
+                    !matches!((&below.node.value, &top.node.value), (Value::Table(_), Value::Table(_)));
+                if replaced {
+                    below.key_span = top.key_span;
+                }
+                below.node.overlay(top.node);
+            }
+            None => self.0.push(top),
+        }
+    }
+
+    /// Lays `top` over this table.
+    pub fn overlay(&mut self, top: Table) {
+        for entry in top.0 {
+            self.overlay_entry(entry);
+        }
+    }
+
+    /// Where the value at the end of `path` was written, or the last thing on the way that was written.
+    pub fn place(&self, path: &[Step]) -> Option<Span> {
+        let (Step::Key(first), rest) = path.split_first()? else { return None };
+        let mut node = self.get(first)?;
+        for step in rest {
+            let next = match step {
+                Step::Key(key) => node.table().and_then(|t| t.get(key)),
+                Step::Index(index) => node.items().get(*index),
+            };
+            match next {
+                Some(deeper) => node = deeper,
+                None => break,
+            }
+        }
+        Some(node.span)
+    }
+}
+
+/// Parses a document; the error is the parser's message and its place.
+pub(crate) fn parse_document(text: &str, source: usize) -> Result<Table, (String, Span)> {
+    match DeTable::parse(text) {
+        Ok(root) => Ok(own_table(root.get_ref(), source, 0)),
+        Err(e) => {
+            let range = e.span().unwrap_or(0..0);
+            Err((e.message().to_owned(), Span { source, start: range.start, end: range.end }))
+        }
+    }
+}
+
+/// Parses one value that begins `offset` bytes into its source; what is no TOML value is a string.
+pub(crate) fn parse_value(text: &str, source: usize, offset: usize) -> Node {
+    match DeValue::parse(text) {
+        Ok(value) => own_node(&value, source, offset),
+        Err(_) => Node {
+            span: Span { source, start: offset, end: offset + text.len() },
+            value: Value::Text(text.to_owned()),
+        },
+    }
+}
+
+fn own_table(table: &DeTable, source: usize, offset: usize) -> Table {
+    let mut entries: Vec<Entry> = table
+        .iter()
+        .map(|(key, value)| Entry {
+            key: key.get_ref().to_string(),
+            key_span: own_span(key.span(), source, offset),
+            node: own_node(value, source, offset),
+        })
+        .collect();
+    entries.sort_by_key(|e| e.key_span);
+    Table(entries)
+}
+
+fn own_node(node: &toml::Spanned<DeValue>, source: usize, offset: usize) -> Node {
+    let value = match node.get_ref() {
+        DeValue::String(s) => Value::Text(s.to_string()),
+        DeValue::Integer(i) => match i128::from_str_radix(i.as_str(), i.radix()) {
+            Ok(number) => Value::Integer(number),
+            Err(_) => Value::Other("so large a number"),
+        },
+        DeValue::Float(f) => match f.as_str().parse() {
+            Ok(number) => Value::Float(number),
+            Err(_) => Value::Other("no number"),
+        },
+        DeValue::Boolean(_) => Value::Other("a boolean"),
+        DeValue::Datetime(_) => Value::Other("a date"),
+        DeValue::Array(items) => Value::List(items.iter().map(|i| own_node(i, source, offset)).collect()),
+        DeValue::Table(t) => Value::Table(own_table(t, source, offset)),
+    };
+    Node { span: own_span(node.span(), source, offset), value }
+}
+
+fn own_span(range: std::ops::Range<usize>, source: usize, offset: usize) -> Span {
+    Span { source, start: range.start + offset, end: range.end + offset }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_knows_its_place() {
+        let text = "a = 1\n[t]\nb = \"x\"\n[[l]]\nc = [true, 2.5]\n";
+        let root = parse_document(text, 0).unwrap();
+        let written = |path: &[Step]| {
+            let span = root.place(path).unwrap();
+            &text[span.start..span.end]
+        };
+        assert_eq!(written(&[Step::Key("a")]), "1");
+        assert_eq!(written(&[Step::Key("t"), Step::Key("b")]), "\"x\"");
+        assert_eq!(written(&[Step::Key("l"), Step::Index(0), Step::Key("c"), Step::Index(1)]), "2.5");
+        assert_eq!(written(&[Step::Key("l"), Step::Index(0), Step::Key("no")]), "[[l]]");
+        assert!(root.place(&[Step::Key("no")]).is_none());
+    }
+
+    #[test]
+    fn an_overlay_merges_tables_and_replaces_the_rest() {
+        let mut below = parse_document("t = { a = 1, b = 2 }\nx = 1", 0).unwrap();
+        below.overlay(parse_document("t = { b = \"3\", c = 4 }\nx = { y = 1 }", 1).unwrap());
+        let t = below.get("t").unwrap().table().unwrap();
+        assert!(matches!(t.get("a").unwrap().value, Value::Integer(1)));
+        assert_eq!(t.get("b").unwrap().text(), Some("3"));
+        assert_eq!(t.get("b").unwrap().span.source, 1);
+        assert_eq!(t.get("a").unwrap().span.source, 0);
+        assert!(t.get("c").is_some() && below.get("x").unwrap().table().is_some());
+    }
+
+    #[test]
+    fn what_is_no_toml_value_is_a_string() {
+        for text in ["1%", "20ms", "10gbit", "10.0.0.1/8", "4096 87380 16777216", "reno", "", "a b", "[1"] {
+            assert_eq!(parse_value(text, 1, 0).text(), Some(text));
+        }
+        assert!(matches!(parse_value("5", 1, 0).value, Value::Integer(5)));
+        assert!(matches!(parse_value("0.5", 1, 0).value, Value::Float(f) if f == 0.5));
+        assert_eq!(parse_value("\"5\"", 1, 4).text(), Some("5"));
+        assert_eq!(parse_value("\"5\"", 1, 4).span, Span { source: 1, start: 4, end: 7 });
+    }
+}

@@ -1,0 +1,889 @@
+//! Each mistake that a scenario file can have: the line that is shown for it, and nothing else.
+
+use scenario::ScenarioFile;
+
+/// A file with nothing wrong; each case changes one thing in it.
+const GOOD: &str = r#"duration = "20s"
+sample = "10ms"
+[hosts."*"]
+mtu = 1500
+[hosts.h1]
+address = "10.0.0.1/8"
+[hosts.h2]
+address = "10.0.0.2/8"
+[switches]
+names = ["s1", "s2"]
+[[links]]
+ends = ["h1", "s1"]
+[[links]]
+ends = ["s1", "s2"]
+forward = { rate = "10gbit", delay = "20ms", queue = "25MB" }
+[[links]]
+ends = ["s2", "h2"]
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+cc = "cubic"
+start = "1s"
+[[flows]]
+name = "echo"
+kind = "ping"
+from = "h1"
+to = "h2"
+[[variants]]
+name = "reno"
+flows.bulk.cc = "reno"
+[[published]]
+id = "X-1"
+variant = "reno"
+metric = "flows.bulk.goodput"
+value = "3gbit"
+tolerance = "15%"
+"#;
+
+/// Each case: replace the first by the second in `GOOD` (once), and the third is what is shown.
+fn check(cases: &[(&str, &str, &str)]) {
+    for (find, replace, expected) in cases {
+        assert!(GOOD.contains(find), "{find} is not in the file");
+        assert_eq!(shown(&GOOD.replacen(find, replace, 1)), *expected, "{find} replaced by {replace}");
+    }
+}
+
+fn shown(text: &str) -> String {
+    match ScenarioFile::parse("f.toml", text) {
+        Ok(_) => "nothing wrong".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn nothing_wrong() {
+    assert_eq!(shown(GOOD), "nothing wrong");
+}
+
+/// The last values on the right side of each limit.
+#[test]
+fn limits() {
+    for (find, replace) in [
+        ("25MB", "1514B"),
+        ("25MB", "1p"),
+        ("10gbit", "1Tbit"),
+        ("10gbit", "1bit"),
+        ("queue = \"25MB\"", "loss = 1.0"),
+        ("queue = \"25MB\"", "loss = 0"),
+        ("queue = \"25MB\"", "burst = \"1514B\""),
+        ("queue = \"25MB\"", "overhead = 0"),
+        ("queue = \"25MB\"", "overhead = 1000"),
+        ("duration = \"20s\"", "duration = \"720h\""),
+        ("sample = \"10ms\"", "sample = \"1ms\""),
+        ("sample = \"10ms\"", "sample = \"10s\""),
+        ("sample = \"10ms\"", "repeat = 1000"),
+        ("sample = \"10ms\"", "seed = 0"),
+        ("mtu = 1500", "mtu = 68"),
+        ("mtu = 1500", "mtu = 65535"),
+        ("start = \"1s\"", "start = \"19.999999999s\""),
+        ("start = \"1s\"", "start = \"1s\"\nstop = \"1.000000001s\""),
+        ("start = \"1s\"", "mss = 88"),
+        ("start = \"1s\"", "mss = 32767"),
+        ("start = \"1s\"", "send_buffer = \"1073741823B\""),
+        ("kind = \"ping\"", "kind = \"ping\"\ncount = 1\ninterval = \"1ms\"\npayload = \"65507B\""),
+        ("kind = \"ping\"", "kind = \"ping\"\npayload = \"0B\""),
+    ] {
+        assert!(GOOD.contains(find), "{find} is not in the file");
+        assert_eq!(shown(&GOOD.replacen(find, replace, 1)), "nothing wrong", "{replace}");
+    }
+}
+
+#[test]
+fn keys() {
+    check(&[
+        (
+            "delay =",
+            "dealy =",
+            r#"f.toml:15:30: unknown key "dealy" in a link's direction; did you mean "delay"?"#,
+        ),
+        ("sample =", "sampel =", r#"f.toml:2:1: unknown key "sampel" in a scenario; did you mean "sample"?"#),
+        (
+            r#"cc = "cubic""#,
+            r#"colour = "red""#,
+            r#"f.toml:22:1: unknown key "colour" in a flow; known here: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate"#,
+        ),
+        ("mtu = 1500", "mut = 1500", r#"f.toml:4:1: unknown key "mut" in a host; did you mean "mtu"?"#),
+        (
+            r#"to = "h2"
+[[variants"#,
+            r#"to = "h2"
+size = "1MB"
+[[variants"#,
+            r#"f.toml:29:1: unknown key "size" in a ping flow; known here: name, from, to, kind, start, stop, interval, count, payload"#,
+        ),
+        (
+            "names = [",
+            "nams = [",
+            r#"f.toml:9:1: switches needs "names"; for example names = ["s1", "s2"]
+f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
+        ),
+        (
+            "[[published]]",
+            "[[sweeps]]",
+            r#"f.toml:32:3: "sweeps" is not supported yet; supported in a scenario: title, duration, sample, seed, repeat, hosts, switches, links, flows, variants, published"#,
+        ),
+        (
+            "[[published]]",
+            "[[publisht]]",
+            r#"f.toml:32:3: unknown key "publisht" in a scenario; did you mean "published"?"#,
+        ),
+        (
+            r#"delay = "20ms","#,
+            r#"delay = "20ms", jitter = "1ms","#,
+            r#"f.toml:15:46: "jitter" is not supported yet; supported in a link's direction: rate, delay, queue, loss, burst, overhead"#,
+        ),
+        (
+            r#"start = "1s""#,
+            "streams = 4",
+            r#"f.toml:23:1: "streams" is not supported yet; supported in a flow: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate"#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "udp""#,
+            r#"f.toml:26:8: flows of kind "udp" are not supported yet; supported: tcp, ping"#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "pong""#,
+            r#"f.toml:26:8: unknown kind of flow "pong"; did you mean "ping"?"#,
+        ),
+        (
+            "tolerance =",
+            "tolerance_percent = ",
+            r#"f.toml:32:1: a published figure needs "tolerance"; for example tolerance = "10%"
+f.toml:37:1: unknown key "tolerance_percent" in a published figure; known here: id, variant, metric, value, tolerance, holds_for, why"#,
+        ),
+    ]);
+}
+
+#[test]
+fn types() {
+    check(&[
+        (r#"duration = "20s""#, "duration = true", r#"f.toml:1:12: "duration" is a string, not a boolean"#),
+        (
+            r#"duration = "20s""#,
+            "duration = 2026-01-01",
+            r#"f.toml:1:12: "duration" is a string, not a date"#,
+        ),
+        (
+            r#"[hosts.h1]
+address = "10.0.0.1/8""#,
+            r#"[hosts]
+h1 = 5"#,
+            "f.toml:6:6: a host is a table, not an integer",
+        ),
+        (
+            r#"[[links]]
+ends = ["s1", "s2"]
+forward"#,
+            r#"[[links]]
+ends = "s1"
+forward"#,
+            r#"f.toml:14:8: "ends" names the two things that a link joins; for example ends = ["h1", "s1"]"#,
+        ),
+        (
+            r#"names = ["s1", "s2"]"#,
+            r#"names = ["s1", 2]"#,
+            "f.toml:10:16: a switch's name is a string, not an integer",
+        ),
+        (
+            "mtu = 1500",
+            r#"mtu = "1500""#,
+            r#"f.toml:4:7: "mtu" is an integer, not a string; write a whole number from 68 to 65535 bytes"#,
+        ),
+        (
+            "mtu = 1500",
+            "mtu = 67",
+            r#"f.toml:4:7: "mtu" cannot be 67; write a whole number from 68 to 65535 bytes"#,
+        ),
+        (r#"cc = "cubic""#, "cc = 7", r#"f.toml:22:6: "cc" is a string, not an integer"#),
+        (
+            r#"{ rate = "10gbit", delay = "20ms", queue = "25MB" }"#,
+            r#""10gbit""#,
+            "f.toml:15:11: a link's direction is a table, not a string",
+        ),
+        (
+            r#"sample = "10ms""#,
+            "seed = 1.5",
+            r#"f.toml:2:8: "seed" is an integer, not a number; write a whole number from 0 to 18446744073709551615"#,
+        ),
+        (
+            r#"sample = "10ms""#,
+            "repeat = 0",
+            r#"f.toml:2:10: "repeat" cannot be 0; write a whole number from 1 to 1000"#,
+        ),
+        (
+            r#"sample = "10ms""#,
+            "seed = 99999999999999999999999999999999999999999999",
+            r#"f.toml:2:8: "seed" is an integer, not so large a number; write a whole number from 0 to 18446744073709551615"#,
+        ),
+    ]);
+}
+
+#[test]
+fn quantities() {
+    check(&[
+        (r#""10gbit""#, r#""10g""#, "f.toml:15:20: rate: `10g` has two readings; write 10 Gbit/s or 10 GB/s"),
+        (r#""10gbit""#, "10", "f.toml:15:20: rate: `10` has no unit; write 10bit, 10Mbit or 10Gbit"),
+        (
+            r#""10gbit""#,
+            r#""-10gbit""#,
+            "f.toml:15:20: rate: `-10gbit` is negative; a rate is zero or more, for example 10gbit or 10Gb/s",
+        ),
+        (
+            r#""10gbit""#,
+            r#""0gbit""#,
+            r#"f.toml:15:20: "rate" cannot be zero; write for example rate = "10gbit""#,
+        ),
+        (r#""10gbit""#, r#""2Tbit""#, r#"f.toml:15:20: "rate" is over 1 Tb/s; write a rate up to 1Tbit"#),
+        (
+            r#""25MB""#,
+            r#""0B""#,
+            r#"f.toml:15:54: a queue of nothing lets nothing through; write for example "25MB" or "100p""#,
+        ),
+        (
+            r#""25MB""#,
+            r#""0p""#,
+            r#"f.toml:15:54: a queue of nothing lets nothing through; write for example "25MB" or "100p""#,
+        ),
+        (
+            r#""25MB""#,
+            r#""25M""#,
+            "f.toml:15:54: queue: `25M` has two readings; write 25 MB = 25,000,000 bytes or 25 MiB = 26,214,400 bytes",
+        ),
+        (
+            r#""25MB""#,
+            r#""1513B""#,
+            "f.toml:15:54: a queue of 1513 B has no room for one packet; the largest is 1500 + 14 = 1514 B",
+        ),
+        (
+            r#""25MB""#,
+            "100",
+            "f.toml:15:54: queue: `100` has no unit; write 100B for bytes, or 100kB, 100KiB, 100MB, 100MiB",
+        ),
+        (
+            r#"queue = "25MB""#,
+            r#"burst = "1kB""#,
+            "f.toml:15:54: a burst of 1000 B has no room for one packet; the largest is 1500 + 14 = 1514 B",
+        ),
+        (
+            r#"queue = "25MB""#,
+            r#"loss = "101%""#,
+            "f.toml:15:53: loss: `101%` is outside 0 to 1; write a share as 0.01 or 1%",
+        ),
+        (
+            r#"queue = "25MB""#,
+            "loss = -0.1",
+            "f.toml:15:53: loss: `-0.1` is outside 0 to 1; write a share as 0.01 or 1%",
+        ),
+        (r#"queue = "25MB""#, "loss = 1", "f.toml:15:53: loss: `1` has two readings; write 1% or 100%"),
+        (
+            r#"queue = "25MB""#,
+            "overhead = 2000",
+            r#"f.toml:15:57: "overhead" cannot be 2000; write a whole number from 0 to 1000 bytes"#,
+        ),
+        (
+            r#"queue = "25MB""#,
+            "overhead = -1",
+            r#"f.toml:15:57: "overhead" cannot be -1; write a whole number from 0 to 1000 bytes"#,
+        ),
+        (
+            r#"rate = "10gbit","#,
+            "",
+            r#"f.toml:15:38: a queue without a rate does nothing; give this direction a "rate""#,
+        ),
+        (
+            r#"duration = "20s"
+"#,
+            "",
+            r#"f.toml:1:1: a scenario needs "duration"; for example duration = "20s""#,
+        ),
+        (
+            r#"duration = "20s""#,
+            r#"duration = "0s""#,
+            r#"f.toml:1:12: "duration" cannot be zero; write for example duration = "20s""#,
+        ),
+        (
+            r#"duration = "20s""#,
+            r#"duration = "20""#,
+            "f.toml:1:12: duration: `20` has no unit; write 20ms or 20s",
+        ),
+        (
+            r#"duration = "20s""#,
+            r#"duration = "99999h""#,
+            r#"f.toml:1:12: "duration" is over 30 days; write a shorter time"#,
+        ),
+        (
+            r#"sample = "10ms""#,
+            r#"sample = "0.9ms""#,
+            r#"f.toml:2:10: "sample" cannot be 900 us; write a time from 1ms to 10s"#,
+        ),
+        (
+            r#"sample = "10ms""#,
+            r#"sample = "11s""#,
+            r#"f.toml:2:10: "sample" cannot be 11 s; write a time from 1ms to 10s"#,
+        ),
+        (r#"start = "1s""#, r#"start = "20s""#, "f.toml:23:9: the flow never starts; the run lasts 20 s"),
+        (
+            r#"start = "1s""#,
+            r#"stop = "0s""#,
+            "f.toml:23:8: the flow stops before it has started; write a time after 0 s",
+        ),
+        (
+            r#"start = "1s""#,
+            r#"start = "2s"
+stop = "2s""#,
+            "f.toml:24:8: the flow stops before it has started; write a time after 2 s",
+        ),
+        (
+            r#"start = "1s""#,
+            r#"size = "0B""#,
+            r#"f.toml:23:8: "size" cannot be zero; write for example size = "25MB""#,
+        ),
+        (
+            r#"start = "1s""#,
+            "mss = 87",
+            r#"f.toml:23:7: "mss" cannot be 87; write a whole number from 88 to 32767 bytes"#,
+        ),
+        (
+            r#"start = "1s""#,
+            "mss = 32768",
+            r#"f.toml:23:7: "mss" cannot be 32768; write a whole number from 88 to 32767 bytes"#,
+        ),
+        (
+            r#"start = "1s""#,
+            r#"send_buffer = "1GiB""#,
+            "f.toml:23:15: no socket buffer can be 1 GiB; write less than 1GiB",
+        ),
+        (
+            r#"start = "1s""#,
+            r#"read_rate = "0Mbit""#,
+            r#"f.toml:23:13: "read_rate" cannot be zero; write for example read_rate = "10gbit""#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "ping"
+count = 0"#,
+            r#"f.toml:27:9: "count" cannot be 0; write a whole number from 1 to 4294967295"#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "ping"
+interval = "0ms""#,
+            r#"f.toml:27:12: "interval" cannot be 0 s; write at least 1ms"#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "ping"
+payload = "66kB""#,
+            "f.toml:27:11: no echo request carries 66 kB; write at most 65507B",
+        ),
+        (
+            r#"cc = "cubic""#,
+            r#"cc = "cubic cubic""#,
+            r#"f.toml:22:6: "cubic cubic" cannot name a congestion control; write up to 15 letters, digits, _ and -, for example "cubic""#,
+        ),
+    ]);
+}
+
+#[test]
+fn names() {
+    check(&[
+        (
+            "[hosts.h1]",
+            r#"[hosts."h 1"]"#,
+            r#"f.toml:5:8: "h 1" cannot name a host; write letters, digits, _ and -, and no - in front"#,
+        ),
+        (
+            "[hosts.h1]",
+            "[hosts.eleven_char]",
+            r#"f.toml:5:8: the host name "eleven_char" is too long; write at most 10 characters (its device is called eleven_char-eth0)"#,
+        ),
+        (
+            r#"address = "10.0.0.1/8""#,
+            r#"address = "10.0.0.1/8"
+sysctl = { "kernel.pid_max" = 1 }"#,
+            r#"f.toml:7:12: "kernel.pid_max" is not a setting of one host's network; only names that begin with "net." are, for example "net.ipv4.tcp_rmem""#,
+        ),
+        (
+            r#"address = "10.0.0.1/8""#,
+            r#"address = "10.0.0.1/8"
+sysctl = { "net.IPV4" = 1 }"#,
+            r#"f.toml:7:12: "net.IPV4" cannot name a sysctl; write lower-case letters, digits, _, - and single dots"#,
+        ),
+        (
+            r#"address = "10.0.0.1/8""#,
+            r#"address = "10.0.0.1/8"
+sysctl = { "net.x" = true }"#,
+            "f.toml:7:22: a sysctl's value is a string or an integer, not a boolean",
+        ),
+        (
+            r#"address = "10.0.0.1/8""#,
+            r#"address = "10.0.0.1/8"
+sysctl = { "net.x" = "1\u000a2" }"#,
+            "f.toml:7:22: this cannot be the value of net.x; write one line of at most 4096 bytes",
+        ),
+        (
+            r#"["s1", "s2"]"#,
+            r#"["s1", "s2", "s1"]"#,
+            r#"f.toml:10:22: a second switch called "s1"; give it another name"#,
+        ),
+        (r#"["s1", "s2"]"#, r#"["s1", "s2", "h2"]"#, r#"f.toml:10:22: "h2" is a host already"#),
+        (
+            r#"name = "echo""#,
+            r#"name = "bulk""#,
+            r#"f.toml:25:8: a second flow called "bulk"; give it another name"#,
+        ),
+        (
+            r#"name = "echo""#,
+            r#"name = "e.cho""#,
+            r#"f.toml:25:8: "e.cho" cannot name a flow; write letters, digits, _ and -, and no - in front"#,
+        ),
+        (
+            r#"ends = ["s2", "h2"]"#,
+            r#"ends = ["s2", "h2"]
+name = "s1-s2""#,
+            r#"f.toml:18:8: a second link called "s1-s2"; give it another name"#,
+        ),
+        (
+            r#"name = "echo"
+"#,
+            "",
+            r#"f.toml:24:1: a ping flow needs "name"; for example name = "bulk""#,
+        ),
+    ]);
+}
+
+#[test]
+fn addresses() {
+    check(&[
+        (
+            r#""10.0.0.1/8""#,
+            r#""10.0.0.1""#,
+            r#"f.toml:6:11: address: "10.0.0.1" has no prefix length; write for example "10.0.0.1/8""#,
+        ),
+        (
+            r#""10.0.0.1/8""#,
+            r#""ten/8""#,
+            r#"f.toml:6:11: address: "ten" is no IP address; write for example "10.0.0.1/8""#,
+        ),
+        (
+            r#""10.0.0.1/8""#,
+            r#""10.0.0.0/8""#,
+            r#"f.toml:6:11: address: 10.0.0.0/8 is the network itself, not a host's address; write for example "10.0.0.1/8""#,
+        ),
+        (
+            r#""10.0.0.1/8""#,
+            r#""10.0.0.2/8""#,
+            "f.toml:8:11: h1 has the address 10.0.0.2 too; give each host its own",
+        ),
+        (
+            r#""10.0.0.1/8""#,
+            r#""11.0.0.1/8""#,
+            r#"f.toml:21:6: h1 (11.0.0.1/8) and h2 (10.0.0.2/8) are not in one subnet; routers are not supported yet: give both the same network
+f.toml:28:6: h1 (11.0.0.1/8) and h2 (10.0.0.2/8) are not in one subnet; routers are not supported yet: give both the same network"#,
+        ),
+        (
+            r#""10.0.0.1/8""#,
+            r#""fd00::1/8""#,
+            r#"f.toml:21:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) are not in one subnet; routers are not supported yet: give both the same network
+f.toml:28:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) are not in one subnet; routers are not supported yet: give both the same network"#,
+        ),
+        (
+            r#"address = "10.0.0.1/8"
+"#,
+            "",
+            r#"f.toml:5:1: a host needs "address"; for example address = "10.0.0.1/8""#,
+        ),
+        (
+            r#"address = "10.0.0.1/8""#,
+            r#"address = "fd00::1/8"
+mtu = 1279"#,
+            r#"f.toml:7:7: IPv6 does not work at an MTU of 1279; write at least 1280
+f.toml:22:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) are not in one subnet; routers are not supported yet: give both the same network
+f.toml:29:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) are not in one subnet; routers are not supported yet: give both the same network"#,
+        ),
+    ]);
+}
+
+#[test]
+fn ends_of_flows() {
+    check(&[
+        (
+            r#"from = "h1"
+to = "h2"
+cc"#,
+            r#"from = "h11"
+to = "h2"
+cc"#,
+            r#"f.toml:20:8: unknown host "h11"; did you mean "h1"?"#,
+        ),
+        (
+            r#"from = "h1"
+to = "h2"
+cc"#,
+            r#"from = "h1"
+to = "s2"
+cc"#,
+            r#"f.toml:21:6: "s2" is a switch, not a host; hosts are h1, h2"#,
+        ),
+        (
+            r#"from = "h1"
+to = "h2"
+cc"#,
+            r#"from = "h2"
+to = "h2"
+cc"#,
+            "f.toml:21:6: the flow goes from h2 to itself; name another host",
+        ),
+    ]);
+}
+
+#[test]
+fn topology() {
+    check(&[
+        (
+            r#"ends = ["s1", "s2"]"#,
+            r#"ends = ["s1", "s3"]"#,
+            r#"f.toml:14:15: unknown host or switch "s3"; did you mean "s1"?"#,
+        ),
+        (
+            r#"ends = ["s1", "s2"]"#,
+            r#"ends = ["s1", "s1"]"#,
+            "f.toml:14:15: the link joins s1 with itself; name two different ends",
+        ),
+        (
+            r#"ends = ["s2", "h2"]"#,
+            r#"ends = ["s2", "s1"]
+name = "back""#,
+            r#"f.toml:7:1: the host h2 has no link; for example ends = ["h2", "s1"] under [[links]]
+f.toml:17:8: the link back closes a loop; a broadcast would circle in it for ever, and spanning trees are not supported: remove a link"#,
+        ),
+        (
+            "[[flows]]",
+            r#"[[links]]
+ends = ["h1", "s2"]
+[[flows]]"#,
+            r#"f.toml:19:8: the link h1-s2 closes a loop; a broadcast would circle in it for ever, and spanning trees are not supported: remove a link
+f.toml:19:9: a second link of the host h1 is not supported yet; join them through a switch"#,
+        ),
+        (
+            "[[flows]]",
+            r#"[[links]]
+ends = ["s2", "s1"]
+[[flows]]"#,
+            "f.toml:19:8: the link s2-s1 closes a loop; a broadcast would circle in it for ever, and spanning trees are not supported: remove a link",
+        ),
+        (
+            r#"[[links]]
+ends = ["s2", "h2"]
+"#,
+            "",
+            r#"f.toml:7:1: the host h2 has no link; for example ends = ["h2", "s1"] under [[links]]"#,
+        ),
+        (
+            r#"[[links]]
+ends = ["s1", "s2"]
+forward = { rate = "10gbit", delay = "20ms", queue = "25MB" }
+"#,
+            "",
+            r#"f.toml:18:6: no links lead from h1 to h2; add the missing link
+f.toml:25:6: no links lead from h1 to h2; add the missing link"#,
+        ),
+    ]);
+}
+
+#[test]
+fn variants() {
+    check(&[
+        (
+            r#"flows.bulk.cc = "reno""#,
+            r#"links."s1-s3".forward.delay = "1ms""#,
+            r#"f.toml:31:7: variant "reno": unknown link "s1-s3"; did you mean "s1-s2"?"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            r#"links."s1-s2".forward.dealy = "1ms""#,
+            r#"f.toml:31:23: variant "reno": unknown key "dealy" in a link's direction; did you mean "delay"?"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            r#"links."s1-s2".ends = ["s2", "s1"]"#,
+            r#"f.toml:31:15: variant "reno": the ends of a link cannot be changed here; write a scenario of its own"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            r#"flows.bluk.cc = "reno""#,
+            r#"f.toml:31:7: variant "reno": unknown flow "bluk"; did you mean "bulk"?"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            r#"flows = [{ cc = "reno" }]"#,
+            r#"f.toml:31:9: variant "reno": here flows are addressed by name; write for example flows.bulk.cc = "reno""#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            "hosts.h3.mtu = 9000",
+            r#"f.toml:31:7: variant "reno": unknown host "h3"; did you mean "h1"?"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            "hosts = 3",
+            r#"f.toml:31:9: variant "reno": "hosts" is a table of hosts, not an integer"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            r#"durration = "2s""#,
+            r#"f.toml:31:1: variant "reno": unknown key "durration" in a variant or --set; did you mean "duration"?"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            "switches.names = []",
+            r#"f.toml:31:1: variant "reno": "switches" is not supported yet; supported in a variant or --set: title, duration, sample, seed, repeat, hosts, links, flows"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            r#"flows.bulk.cc = "cubic""#,
+            r#"f.toml:29:1: variant "reno": this changes nothing; set a value that differs from the base, or remove the variant"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            r#"title = "other""#,
+            r#"f.toml:29:1: variant "reno": this changes nothing; set a value that differs from the base, or remove the variant"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            "",
+            r#"f.toml:29:1: variant "reno": this changes nothing; set a value that differs from the base, or remove the variant"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            r#"duration = "1s""#,
+            r#"f.toml:23:9: variant "reno": the flow never starts; the run lasts 1 s"#,
+        ),
+        (
+            r#"flows.bulk.cc = "reno""#,
+            r#"hosts."*".mtu = 40000
+links.s1-s2.both = { rate = "1gbit", queue = "30kB" }"#,
+            r#"f.toml:32:46: variant "reno": a queue of 30000 B has no room for one packet; the largest is 40000 + 14 = 40014 B"#,
+        ),
+        (
+            r#"name = "reno"
+"#,
+            "",
+            r#"f.toml:29:1: a variant needs "name"; for example name = "tuned""#,
+        ),
+        (
+            r#"name = "reno""#,
+            r#"name = "a/b""#,
+            r#"f.toml:30:8: "a/b" cannot name a variant; write letters, digits, _ and -, and no - in front"#,
+        ),
+        (
+            "[[published]]",
+            r#"[[variants]]
+name = "reno"
+seed = 2
+[[published]]"#,
+            r#"f.toml:33:8: a second variant called "reno""#,
+        ),
+        (
+            r#"[[variants]]
+name = "reno"
+flows.bulk.cc = "reno""#,
+            "[variants.reno]",
+            r#"f.toml:29:2: "variants" is a list of tables, not a table; write [[variants]] above each variant"#,
+        ),
+    ]);
+}
+
+#[test]
+fn published_figures() {
+    check(&[
+        (
+            r#"variant = "reno""#,
+            r#"variant = "rneo""#,
+            r#"f.toml:34:11: unknown variant "rneo"; did you mean "reno"?"#,
+        ),
+        (
+            r#"variant = "reno"
+"#,
+            "",
+            r#"f.toml:32:1: a published figure needs "variant"; for example variant = "reno""#,
+        ),
+        (
+            "flows.bulk.goodput",
+            "flows.blk.goodput",
+            r#"f.toml:35:10: unknown flow "blk"; did you mean "bulk"?"#,
+        ),
+        (
+            "flows.bulk.goodput",
+            "flows.bulk.goodputt",
+            r#"f.toml:35:10: unknown metric "goodputt"; did you mean "goodput"?"#,
+        ),
+        (
+            "flows.bulk.goodput",
+            "flows.bulk.first_rtt",
+            "f.toml:35:10: a tcp flow has no first_rtt; it has goodput, steady_goodput, min_rtt, mean_rtt, median_rtt, max_rtt",
+        ),
+        (
+            "flows.bulk.goodput",
+            "flows.echo.goodput",
+            "f.toml:35:10: a ping flow has no goodput; it has min_rtt, mean_rtt, median_rtt, max_rtt, first_rtt",
+        ),
+        (
+            "flows.bulk.goodput",
+            "goodput",
+            r#"f.toml:35:10: unknown metric "goodput"; write flows.NAME.METRIC, as in flows.bulk.goodput"#,
+        ),
+        (
+            r#"id = "X-1""#,
+            r#"id = """#,
+            r#"f.toml:33:6: the id is empty; write the id of the published result, as in "L8-default""#,
+        ),
+        (
+            r#"id = "X-1"
+"#,
+            "",
+            r#"f.toml:32:1: a published figure needs "id"; for example id = "L8-default""#,
+        ),
+        (
+            r#""3gbit""#,
+            r#""3ms""#,
+            "f.toml:36:9: value: `ms` is no unit of a rate; write bit, kbit, Mbit, Gbit, Tbit, b/s to Tb/s, or bytes as B/s to TB/s",
+        ),
+        (
+            r#""15%""#,
+            r#""150%""#,
+            "f.toml:37:13: tolerance: `150%` is outside 0 to 1; write a share as 0.01 or 1%",
+        ),
+        (
+            r#"tolerance = "15%""#,
+            r#"tolerance = "15%"
+holds_for = { kernel = "6.6" }"#,
+            r#"f.toml:38:24: "6.6" is no range of kernels; write for example "<6.6" or ">=6.6""#,
+        ),
+        (
+            r#"tolerance = "15%""#,
+            r#"tolerance = "15%"
+holds_for = { kernle = "<6.6" }"#,
+            r#"f.toml:38:15: unknown key "kernle" in holds_for; did you mean "kernel"?"#,
+        ),
+        (
+            r#"tolerance = "15%""#,
+            r#"tolerance = "15%"
+[[published]]
+id = "X-1"
+variant = "reno"
+metric = "flows.bulk.goodput"
+value = "3gbit"
+tolerance = "1%""#,
+            r#"f.toml:38:1: "X-1" is there twice for the same variant and metric"#,
+        ),
+    ]);
+}
+
+#[test]
+fn not_toml() {
+    check(&[
+        (
+            r#"duration = "20s""#,
+            "duration = 20s",
+            "f.toml:1:12: this is not TOML: string values must be quoted, expected literal string",
+        ),
+        (
+            r#"duration = "20s""#,
+            r#"duration = "20s"#,
+            r#"f.toml:1:16: this is not TOML: invalid basic string, expected `"`"#,
+        ),
+        ("sample =", "duration =", "f.toml:2:1: this is not TOML: duplicate key"),
+    ]);
+}
+
+#[test]
+fn nothing_at_all() {
+    assert_eq!(
+        shown("duration = \"1s\""),
+        "f.toml:1:1: the scenario has no hosts; write for example [hosts.h1]\n\
+         f.toml:1:1: the scenario has no flows; write for example [[flows]] with name, from and to"
+    );
+    assert!(shown("").contains("needs \"duration\""));
+    assert!(shown("\u{0}\u{7f}ELF").contains("this is not TOML"));
+}
+
+#[test]
+fn all_at_once() {
+    let text = GOOD.replace("delay =", "dealy =").replace("\"10gbit\"", "\"10g\"");
+    let error = ScenarioFile::parse("f.toml", &text).unwrap_err();
+    let places: Vec<&str> = error.mistakes().iter().map(|m| m.location()).collect();
+    assert_eq!(places, ["f.toml:15:20", "f.toml:15:27"]);
+}
+
+fn resolve(variant: Option<&str>, sets: &[(&str, &str)]) -> Result<scenario::Scenario, String> {
+    let sets: Vec<(String, String)> = sets.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    ScenarioFile::parse("f.toml", GOOD).unwrap().resolve(variant, &sets).map_err(|e| e.to_string())
+}
+
+#[test]
+fn settings_from_the_command_line() {
+    let scenario = resolve(
+        Some("reno"),
+        &[
+            ("duration", "5s"),
+            ("flows.bulk.cc", "bbr"),
+            ("links.s1-s2.forward.loss", "1%"),
+            ("links.\"s1-s2\".both.delay", "7ms"),
+            ("hosts.*.sysctl.net.ipv4.tcp_rmem", "4096 87380 1000000"),
+            ("hosts.h2.mtu", "9000"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(scenario.duration, units::Time::from_secs(5));
+    let scenario::Kind::Tcp(tcp) = &scenario.flows[0].kind else { panic!("not tcp") };
+    assert_eq!(tcp.cc.as_deref(), Some("bbr"), "the later layer wins");
+    assert_eq!(scenario.links[1].forward.loss, 0.01);
+    assert_eq!(scenario.links[1].backward.delay, units::Time::from_millis(7));
+    assert_eq!((scenario.hosts[0].mtu, scenario.hosts[1].mtu), (1500, 9000));
+    assert_eq!(scenario.hosts[0].sysctl["net.ipv4.tcp_rmem"], "4096 87380 1000000");
+}
+
+#[test]
+fn mistakes_on_the_command_line() {
+    for (path, value, expected) in [
+        ("flows.blk.cc", "reno", r#"--set flows.blk.cc=reno: unknown flow "blk"; did you mean "bulk"?"#),
+        (
+            "durration",
+            "5s",
+            r#"--set durration=5s: unknown key "durration" in a variant or --set; did you mean "duration"?"#,
+        ),
+        ("duration", "5", "--set duration=5: duration: `5` has no unit; write 5ms or 5s"),
+        ("duration", "1s", "f.toml:23:9: with --set duration=1s: the flow never starts; the run lasts 1 s"),
+        (
+            "a..b",
+            "1",
+            "--set a..b=1: this is no path to a setting; write for example flows.bulk.cc, links.s1-s2.forward.loss or hosts.*.mtu",
+        ),
+    ] {
+        assert_eq!(resolve(None, &[(path, value)]).unwrap_err(), expected);
+    }
+    assert_eq!(
+        resolve(Some("rneo"), &[]).unwrap_err(),
+        r#"--variant rneo: unknown variant; did you mean "reno"?"#
+    );
+}
+
+#[test]
+fn too_deep() {
+    let dotted = format!("{}b = 1", "a.".repeat(100_000));
+    let arrays = format!("a = {}", "[".repeat(100_000));
+    let header = format!("[{}b]", "a.".repeat(100_000));
+    for text in [dotted, arrays, header] {
+        assert!(shown(&text).contains("this is not TOML"), "{:.200}", shown(&text));
+    }
+}

@@ -1,0 +1,89 @@
+//! The scenarios that come with the program, resolved.
+
+use scenario::{Hop, Kind, Metric, Ping, Queue, ScenarioFile};
+use units::{BitRate, Bytes, Time};
+
+fn shipped(name: &str) -> ScenarioFile {
+    let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    ScenarioFile::parse(&format!("scenarios/{name}.toml"), &text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn lab8() {
+    let file = shipped("lab8");
+    assert_eq!(file.name(), "lab8");
+    assert_eq!(file.variants().collect::<Vec<_>>(), ["default", "tuned"]);
+
+    let base = file.resolve(None, &[]).unwrap();
+    assert_eq!((base.name.as_str(), base.title.as_str()), ("lab8", "BDP and TCP buffer size"));
+    assert_eq!((base.duration, base.sample), (Time::from_secs(20), Time::from_millis(10)));
+    assert_eq!((base.seed, base.repeat), (1, 1));
+    let [h1, h2] = &base.hosts[..] else { panic!("{:?}", base.hosts) };
+    assert_eq!((h1.name.as_str(), h1.address.to_string(), h1.prefix), ("h1", "10.0.0.1".into(), 8));
+    assert_eq!((h2.name.as_str(), h2.mtu, h2.sysctl.len()), ("h2", 1500, 0));
+    let names: Vec<&str> = base.links.iter().map(|l| l.name.as_str()).collect();
+    assert_eq!(names, ["h1-s1", "s1-s2", "s2-h2"]);
+    let slow = &base.links[1];
+    assert_eq!(slow.forward.rate, Some(BitRate(10_000_000_000)));
+    assert_eq!(slow.forward.delay, Time::from_millis(20));
+    assert_eq!(slow.forward.queue, Queue::Bytes(Bytes(25_000_000)));
+    assert_eq!((slow.forward.loss, slow.forward.burst, slow.forward.overhead), (0.0, None, 14));
+    assert!(slow.backward.is_ideal() && base.links[0].forward.is_ideal());
+    let Kind::Tcp(tcp) = &base.flows[0].kind else { panic!("{:?}", base.flows) };
+    assert_eq!(tcp.cc.as_deref(), Some("cubic"));
+
+    let tuned = file.resolve(Some("tuned"), &[]).unwrap();
+    for host in &tuned.hosts {
+        assert_eq!(host.sysctl["net.ipv4.tcp_rmem"], "10240 87380 52428800");
+        assert_eq!(host.sysctl["net.ipv4.tcp_wmem"], "10240 87380 52428800");
+    }
+    assert_eq!(tuned.links, base.links);
+
+    let [default, tuned] = file.published() else { panic!("{:?}", file.published()) };
+    assert_eq!((default.id.as_str(), default.variant.as_deref()), ("L8-default", Some("default")));
+    assert_eq!((default.flow.as_str(), default.metric), ("bulk", Metric::Goodput));
+    assert_eq!((default.value, default.tolerance, default.metric.unit()), (3e9, 0.15, "bit/s"));
+    assert_eq!(default.metric_path(), "flows.bulk.goodput");
+    assert!(default.holds_on("6.1.0-18-amd64") && !default.holds_on("6.18.5"));
+    assert!(default.why.as_deref().unwrap().contains("scaling_ratio"));
+    assert_eq!((tuned.value, tuned.tolerance, &tuned.holds_for_kernel), (1e10, 0.1, &None));
+    assert!(tuned.holds_on("6.18.5"));
+}
+
+#[test]
+fn lab8_path_goes_both_ways() {
+    let scenario = shipped("lab8").resolve(None, &[]).unwrap();
+    let hops = |reversed, links: [usize; 3]| links.map(|link| Hop { link, reversed }).to_vec();
+    assert_eq!(scenario.path("h1", "h2"), Some(hops(false, [0, 1, 2])));
+    assert_eq!(scenario.path("h2", "h1"), Some(hops(true, [2, 1, 0])));
+    assert_eq!(scenario.path("h1", "nowhere"), None);
+    let slow = scenario.path("h1", "h2").unwrap()[1];
+    assert!(scenario.links[slow.link].direction(slow.reversed).rate.is_some());
+}
+
+#[test]
+fn lab8_ping() {
+    let file = shipped("lab8-ping");
+    assert_eq!(file.variants().count(), 0);
+    let scenario = file.resolve(None, &[]).unwrap();
+    let ping = Ping { interval: Time::from_millis(200), count: Some(20), payload: Bytes(56) };
+    assert_eq!(scenario.flows[0].kind, Kind::Ping(ping));
+    let [median, first] = file.published() else { panic!("{:?}", file.published()) };
+    assert_eq!((median.metric, median.value, median.metric.unit()), (Metric::MedianRtt, 0.0201, "s"));
+    assert_eq!((first.metric, first.value, first.tolerance), (Metric::FirstRtt, 0.041132, 0.1));
+}
+
+#[test]
+fn verdicts() {
+    let file = shipped("verdicts");
+    let names: Vec<&str> = file.variants().collect();
+    assert_eq!(names, ["only-rmem-small", "only-wmem-small", "both-raised", "lossy", "slow-reader"]);
+    let resolve = |name| file.resolve(Some(name), &[]).unwrap();
+    let path = resolve("both-raised").links[1].forward.clone();
+    // One bandwidth-delay product of queue.
+    assert_eq!(path.queue, Queue::Bytes(path.rate.unwrap().bytes_in(path.delay)));
+    assert_eq!(resolve("lossy").links[1].forward.loss, 0.005);
+    let Kind::Tcp(tcp) = &resolve("slow-reader").flows[0].kind else { panic!("not tcp") };
+    assert_eq!(tcp.read_rate, Some(BitRate(40_000_000)));
+}

@@ -1,0 +1,58 @@
+//! What can limit a flow: the vocabulary of the verdict.
+
+use serde::{Deserialize, Serialize};
+
+/// What limited a flow. There is no `congestion_window`: the verdict says what held the window down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The window that the receiver advertises, held down by the receiver's buffer limit.
+    ReceiveWindow,
+    /// The sender's socket buffer.
+    SendBuffer,
+    /// The slowest link: it is full.
+    PathRate,
+    /// Lost packets, and the window's slow growth after them.
+    Loss,
+    /// The start: the window has not yet grown to what the path allows, without a loss.
+    SlowStart,
+    /// The application: it writes or reads too slowly.
+    Application,
+    /// A pacing rate below what the path allows.
+    Pacing,
+    /// The computers: they could not keep up.
+    HostCpu,
+}
+
+impl Cause {
+    /// All causes, in the order of reports.
+    pub const ALL: [Cause; 8] = [
+        Cause::ReceiveWindow,
+        Cause::SendBuffer,
+        Cause::PathRate,
+        Cause::Loss,
+        Cause::SlowStart,
+        Cause::Application,
+        Cause::Pacing,
+        Cause::HostCpu,
+    ];
+
+    /// The name used in JSON and Parquet.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::ReceiveWindow => "receive_window",
+            Cause::SendBuffer => "send_buffer",
+            Cause::PathRate => "path_rate",
+            Cause::Loss => "loss",
+            Cause::SlowStart => "slow_start",
+            Cause::Application => "application",
+            Cause::Pacing => "pacing",
+            Cause::HostCpu => "host_cpu",
+        }
+    }
+
+    /// The cause called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.name() == name)
+    }
+}

@@ -1,0 +1,23 @@
+//! The record's tables and the run summary as plain types: what every engine writes and every report reads.
+//!
+//! Pure: no files here. `record` stores these rows as Parquet and the summary as JSON; `verdict`
+//! reads and completes them; `view` draws them. Column names are the Linux kernel's `tcp_info` names
+//! with the unit as suffix (`_us`, `_bytes`, `_segs`, `_bps`). Fields may be added, never renamed or
+//! removed within `longfat.summary/1`.
+
+mod cause;
+mod event;
+mod flow_sample;
+mod link_sample;
+mod summary;
+mod table;
+
+pub use cause::Cause;
+pub use event::{Event, EventKind};
+pub use flow_sample::FlowSample;
+pub use link_sample::LinkSample;
+pub use summary::{
+    FlowSummary, HostInfo, Limited, LinkSummary, PublishedResult, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA,
+    Summary,
+};
+pub use table::{ColumnInfo, Metrics};

@@ -1,0 +1,282 @@
+//! `summary.json` and the document that `longfat run --json` prints: `longfat.summary/1`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Cause;
+
+/// The value of the summary's `schema` field.
+pub const SUMMARY_SCHEMA: &str = "longfat.summary/1";
+
+/// One or several runs of one scenario, beside the published figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Always [`SUMMARY_SCHEMA`].
+    pub schema: String,
+    /// The scenario's name (its file's stem).
+    pub scenario: String,
+    /// The scenario's title.
+    #[serde(default)]
+    pub title: String,
+    /// The machine.
+    pub host: HostInfo,
+    /// The runs, in the order they were made.
+    pub runs: Vec<RunSummary>,
+    /// The published figures beside ours.
+    #[serde(default)]
+    pub published: Vec<PublishedResult>,
+}
+
+/// The machine a run was made on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostInfo {
+    /// `uname -r`.
+    pub kernel: String,
+    /// Processors online.
+    pub cpus: u32,
+}
+
+/// One run: one engine, one variant, one repeat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// The record's directory name.
+    pub id: String,
+    /// `lab`, `sim` or `model`.
+    pub engine: String,
+    /// The variant's name; `null` where the scenario has none.
+    pub variant: Option<String>,
+    /// Swept fields and their values.
+    #[serde(default)]
+    pub sweep: BTreeMap<String, String>,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// The random generator's seed.
+    pub seed: u64,
+    /// Duration in the scenario's time.
+    pub duration_s: f64,
+    /// Duration on the wall's clock.
+    pub wall_s: f64,
+    /// When it began, RFC 3339.
+    #[serde(default)]
+    pub started: String,
+    /// True where the run was cut short and this is what could be kept.
+    #[serde(default)]
+    pub partial: bool,
+    /// The flows.
+    pub flows: Vec<FlowSummary>,
+    /// The directions of links that are not ideal.
+    pub links: Vec<LinkSummary>,
+    /// Jain's fairness index of the TCP flows' goodputs; `null` without TCP flows.
+    pub fairness_jain: Option<f64>,
+    /// Whether the run can be trusted, and why not.
+    pub quality: Quality,
+}
+
+/// One flow of a run. Figures that an engine does not know are `null`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowSummary {
+    /// The flow's name.
+    pub name: String,
+    /// Sending host.
+    pub from: String,
+    /// Receiving host.
+    pub to: String,
+    /// `tcp` or `ping`.
+    pub kind: String,
+    /// Congestion control; `null` for other kinds than TCP.
+    pub cc: Option<String>,
+    /// Application bytes received over the flow's time, as a rate.
+    pub goodput_bps: Option<f64>,
+    /// The same without the first part, until throughput settled.
+    pub steady_goodput_bps: Option<f64>,
+    /// When throughput settled, since the run's start.
+    #[serde(default)]
+    pub steady_from_s: Option<f64>,
+    /// Application bytes received.
+    pub bytes: Option<u64>,
+    /// Segments retransmitted.
+    pub retransmitted_segs: Option<u64>,
+    /// Segments with payload sent, retransmissions included.
+    pub sent_segs: Option<u64>,
+    /// Smallest round-trip time.
+    pub min_rtt_us: Option<f64>,
+    /// Mean round-trip time.
+    pub mean_rtt_us: Option<f64>,
+    /// Median round-trip time.
+    #[serde(default)]
+    pub median_rtt_us: Option<f64>,
+    /// Largest round-trip time.
+    pub max_rtt_us: Option<f64>,
+    /// Of a ping flow: the first echo's round-trip time (it carries address resolution).
+    #[serde(default)]
+    pub first_rtt_us: Option<f64>,
+    /// Of a ping flow: echo requests sent.
+    #[serde(default)]
+    pub pings_sent: Option<u64>,
+    /// Of a ping flow: echo requests not answered.
+    #[serde(default)]
+    pub pings_lost: Option<u64>,
+    /// Largest congestion window, payload bytes.
+    pub max_cwnd_bytes: Option<u64>,
+    /// Maximum segment size, payload bytes.
+    pub mss_bytes: Option<u64>,
+    /// Largest window that the receiver advertised.
+    pub max_rcv_wnd_bytes: Option<u64>,
+    /// The window that bound in the steady part (the smaller of the peer's window and what was in flight).
+    #[serde(default)]
+    pub binding_window_bytes: Option<u64>,
+    /// Receive window over receive buffer at the end: what this kernel makes of a buffer.
+    #[serde(default)]
+    pub window_share: Option<f64>,
+    /// Goodput that the slowest link of the path allows at this MTU and overhead; `null` on an ideal path.
+    pub wire_limit_bps: Option<f64>,
+    /// Share of the flow's time limited by each cause.
+    pub limited: Limited,
+    /// The same after slow start.
+    #[serde(default)]
+    pub limited_steady: Limited,
+    /// The cause with the largest share after slow start; `null` where unknown.
+    pub verdict: Option<Cause>,
+    /// The verdict's evidence, one sentence each.
+    #[serde(default)]
+    pub evidence: Vec<String>,
+    /// The exact setting that would remove the limit, where the limit is a setting.
+    #[serde(default)]
+    pub remedy: Option<String>,
+}
+
+/// Share of time (0 to 1) limited by each cause; the sum is 1 where anything is known, else 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Limited {
+    pub receive_window: f64,
+    pub send_buffer: f64,
+    pub path_rate: f64,
+    pub loss: f64,
+    pub slow_start: f64,
+    pub application: f64,
+    pub pacing: f64,
+    pub host_cpu: f64,
+}
+
+impl Limited {
+    /// The share of `cause`.
+    pub fn share(&self, cause: Cause) -> f64 {
+        let mut copy = *self;
+        *copy.share_mut(cause)
+    }
+
+    /// The share of `cause`, to be changed.
+    pub fn share_mut(&mut self, cause: Cause) -> &mut f64 {
+        match cause {
+            Cause::ReceiveWindow => &mut self.receive_window,
+            Cause::SendBuffer => &mut self.send_buffer,
+            Cause::PathRate => &mut self.path_rate,
+            Cause::Loss => &mut self.loss,
+            Cause::SlowStart => &mut self.slow_start,
+            Cause::Application => &mut self.application,
+            Cause::Pacing => &mut self.pacing,
+            Cause::HostCpu => &mut self.host_cpu,
+        }
+    }
+
+    /// The cause with the largest share; `None` where nothing is known.
+    pub fn largest(&self) -> Option<Cause> {
+        Cause::ALL
+            .into_iter()
+            .filter(|c| self.share(*c) > 0.0)
+            .max_by(|a, b| self.share(*a).total_cmp(&self.share(*b)))
+    }
+}
+
+/// One direction of a link that is not ideal.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkSummary {
+    /// The link's name, as in `s1-s2`.
+    pub name: String,
+    /// `forward` or `backward`.
+    pub direction: String,
+    /// The configured rate; `null` where unlimited.
+    #[serde(default)]
+    pub rate_bps: Option<f64>,
+    /// Bits sent over what the rate allows in the run; `null` where unlimited.
+    pub utilization: Option<f64>,
+    /// Packets (segments) that left the queue.
+    pub sent_packets: u64,
+    /// Packets dropped because the queue was full.
+    pub dropped_queue: u64,
+    /// Packets lost by the link's loss model.
+    pub dropped_loss: u64,
+    /// Most bytes ever in the queue.
+    pub max_queue_bytes: u64,
+    /// Time average of the bytes in the queue.
+    pub mean_queue_bytes: f64,
+}
+
+/// Whether a run can be trusted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quality {
+    /// False where a figure of this run should not be quoted; `notes` say why.
+    pub ok: bool,
+    /// Median of how late the emulator delivered packets; `null` for engines in virtual time.
+    #[serde(default)]
+    pub emulator_late_p50_us: Option<f64>,
+    /// 99th percentile of it.
+    pub emulator_late_p99_us: Option<f64>,
+    /// The largest.
+    #[serde(default)]
+    pub emulator_late_max_us: Option<f64>,
+    /// The smallest share of idle processor time in any second (the emulator's waiting counts as idle).
+    pub cpu_idle_min: Option<f64>,
+    /// Packets dropped by devices, outside the emulated network's count.
+    #[serde(default)]
+    pub outside_drops: u64,
+    /// What a reader must know: first what makes the run untrustworthy, then remarks.
+    pub notes: Vec<String>,
+}
+
+/// A published figure beside ours.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PublishedResult {
+    /// Its id in the list of published results.
+    pub id: String,
+    /// What was measured, as in `flows.bulk.goodput`.
+    pub metric: String,
+    /// The variant it belongs to.
+    #[serde(default)]
+    pub variant: Option<String>,
+    /// The published figure, in `unit`.
+    pub published: f64,
+    /// `bit/s`, `s`, `B` or `1`.
+    pub unit: String,
+    /// Relative tolerance within which ours agrees.
+    pub tolerance: f64,
+    /// The model's figure.
+    pub model: Option<f64>,
+    /// The simulator's figure.
+    pub sim: Option<f64>,
+    /// The lab's figure (the mean of its repeats).
+    pub lab: Option<f64>,
+    /// The model's figure for the kernel that the published figure holds for, where it differs from this one's.
+    #[serde(default)]
+    pub model_published_kernel: Option<f64>,
+    /// How ours compares.
+    pub verdict: PublishedVerdict,
+    /// Why it differs, where that is known.
+    pub why: Option<String>,
+}
+
+/// How our figure compares with a published one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PublishedVerdict {
+    /// Within the tolerance.
+    Within,
+    /// Outside it, and expected to be on this machine (`why` says so): no failure.
+    Differs,
+    /// Outside it: a failure.
+    Missed,
+    /// Not run here.
+    NotRun,
+}

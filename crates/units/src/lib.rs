@@ -1,0 +1,36 @@
+//! Quantities of the project and their spelling: bytes, segments, bit rates and times.
+//!
+//! Each quantity is a newtype around a `u64` in its base unit. It parses what engineers write
+//! (`10gbit`, `10Gb/s`, `25MB`, `25MiB`, `20ms`), refuses what has two readings and names both, and
+//! prints so that the text parses back to the same value. In JSON a quantity is the bare number.
+//!
+//! Pure; no tables of physical units beyond what networks need.
+//!
+//! ```
+//! use units::{BitRate, Bytes, Time};
+//!
+//! let rate: BitRate = "10gbit".parse().unwrap();
+//! let rtt: Time = "20 ms".parse().unwrap();
+//! assert_eq!(rate.bytes_in(rtt), Bytes(25_000_000));
+//! assert_eq!(rate.to_string(), "10 Gb/s");
+//!
+//! let refused = "25M".parse::<Bytes>().unwrap_err();
+//! assert!(refused.to_string().contains("25 MiB = 26,214,400 bytes"));
+//! ```
+
+mod bit_rate;
+mod bytes;
+mod decimal;
+mod error;
+mod print;
+mod segments;
+mod share;
+mod time;
+
+pub use bit_rate::BitRate;
+pub use bytes::Bytes;
+pub use error::ParseError;
+pub use print::group_digits;
+pub use segments::Segments;
+pub use share::parse_share;
+pub use time::Time;

@@ -1,0 +1,81 @@
+//! Printing a quantity in the largest unit that fits, exactly, or rounded where a precision is asked for.
+
+use std::fmt;
+
+/// Writes `value` in the largest of `units` (name and size, largest first, the last of size 1) not above it.
+///
+/// Without a precision (`{}`) the text is exact; with one (`{:.2}`) it is rounded half up.
+pub(crate) fn write_scaled(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
+    let text = match f.precision() {
+        None => exact(value, units),
+        Some(places) => rounded(value, units, places),
+    };
+    // `pad` would cut the text at the precision, so the width is filled here.
+    let width = f.width().unwrap_or(0);
+    match f.align() {
+        Some(fmt::Alignment::Right) => write!(f, "{text:>width$}"),
+        Some(fmt::Alignment::Center) => write!(f, "{text:^width$}"),
+        _ => write!(f, "{text:<width$}"),
+    }
+}
+
+/// `value` in the largest of `units` not above it, all digits.
+pub(crate) fn exact(value: u64, units: &[(&str, u64)]) -> String {
+    let (name, size) = units[largest_unit(value, units)];
+    let whole = value / size;
+    let mut fraction = String::new();
+    let mut rest = u128::from(value % size);
+    while rest > 0 {
+        rest *= 10;
+        fraction.push(char::from(b'0' + (rest / u128::from(size)) as u8));
+        rest %= u128::from(size);
+    }
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{whole}{point}{fraction} {name}")
+}
+
+fn rounded(value: u64, units: &[(&str, u64)], places: usize) -> String {
+    let mut index = largest_unit(value, units);
+    // The base unit has no fraction.
+    if units[index].1 == 1 {
+        return exact(value, units);
+    }
+    let text = |index: usize| format!("{:.places$}", value as f64 / units[index].1 as f64);
+    // 999.999 MB to one place is 1.0 GB, not 1000.0 MB.
+    if index > 0
+        && text(index).parse::<f64>().is_ok_and(|v| v * units[index].1 as f64 >= units[index - 1].1 as f64)
+    {
+        index -= 1;
+    }
+    format!("{} {}", text(index), units[index].0)
+}
+
+fn largest_unit(value: u64, units: &[(&str, u64)]) -> usize {
+    units.iter().position(|(_, size)| value >= *size).unwrap_or(units.len() - 1)
+}
+
+/// `1234567` as `1,234,567`.
+pub fn group_digits(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(c);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_digits() {
+        assert_eq!(group_digits(0), "0");
+        assert_eq!(group_digits(999), "999");
+        assert_eq!(group_digits(1_000), "1,000");
+        assert_eq!(group_digits(26_214_400), "26,214,400");
+    }
+}

@@ -1,0 +1,176 @@
+//! Writes SVG elements. Coordinates are rounded to a tenth of a pixel; text is escaped here and nowhere else.
+
+use std::fmt::Write;
+
+use crate::escape::escape;
+
+/// Where a text's x coordinate lies in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// The body of an SVG.
+#[derive(Debug, Default)]
+pub(crate) struct Canvas {
+    body: String,
+}
+
+impl Canvas {
+    pub(crate) fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => " text-anchor=\"middle\"",
+            Anchor::End => " text-anchor=\"end\"",
+        };
+        let text = escape(text);
+        self.push(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\"{anchor}>{text}</text>\n"));
+    }
+
+    /// A panel's heading with a remark after it.
+    pub(crate) fn heading(&mut self, x: f64, y: f64, heading: &str, note: &str) {
+        let (heading, note) = (escape(heading), escape(note));
+        self.push(format_args!(
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"panel\">{heading}<tspan class=\"note\" dx=\"8\">{note}</tspan></text>\n"
+        ));
+    }
+
+    pub(crate) fn line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64, class: &str) {
+        self.push(format_args!(
+            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"{class}\"/>\n"
+        ));
+    }
+
+    pub(crate) fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str) {
+        self.push(format_args!(
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" class=\"{class}\"/>\n"
+        ));
+    }
+
+    /// A curve through `points`; `None` lifts the pen. A single point between gaps is drawn as a dot.
+    pub(crate) fn path(&mut self, points: impl Iterator<Item = Option<(f64, f64)>>, class: &str) {
+        let mut data = String::new();
+        let mut drawing = false;
+        let mut alone = false;
+        for point in points {
+            match point {
+                Some((x, y)) => {
+                    let _ = write!(data, "{}{x:.1} {y:.1}", if drawing { "L" } else { "M" });
+                    alone = !drawing;
+                    drawing = true;
+                }
+                None => {
+                    if alone {
+                        data.push_str("h0");
+                    }
+                    (drawing, alone) = (false, false);
+                }
+            }
+        }
+        if alone {
+            data.push_str("h0");
+        }
+        if !data.is_empty() {
+            self.push(format_args!("<path class=\"{class}\" d=\"{data}\"/>\n"));
+        }
+    }
+
+    /// A dot at each point.
+    pub(crate) fn marks(&mut self, points: impl Iterator<Item = (f64, f64)>, class: &str) {
+        let mut data = String::new();
+        for (x, y) in points {
+            let _ = write!(data, "M{x:.1} {y:.1}h0");
+        }
+        if !data.is_empty() {
+            self.push(format_args!("<path class=\"{class} marks\" d=\"{data}\"/>\n"));
+        }
+    }
+
+    /// Opens an area that clips what is drawn into it; its inside begins at 0, 0.
+    pub(crate) fn open_clip(&mut self, x: f64, y: f64, width: f64, height: f64) {
+        // Two pixels of margin, so that a line along the edge keeps its width.
+        self.push(format_args!(
+            "<svg x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" viewBox=\"-2 -2 {:.1} {:.1}\" overflow=\"hidden\">\n",
+            x - 2.0,
+            y - 2.0,
+            width + 4.0,
+            height + 4.0,
+            width + 4.0,
+            height + 4.0
+        ));
+    }
+
+    pub(crate) fn close_clip(&mut self) {
+        self.body.push_str("</svg>\n");
+    }
+
+    /// The whole SVG. `css` is the style sheet where the picture stands alone.
+    pub(crate) fn finish(self, width: f64, height: f64, label: &str, css: Option<&str>) -> String {
+        let style = css.map(|css| format!("<style>\n{css}</style>\n")).unwrap_or_default();
+        let label = escape(label);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"lf\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+             width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\" aria-label=\"{label}\">\n{style}\
+             <rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n{}</svg>\n",
+            self.body
+        )
+    }
+
+    fn push(&mut self, element: std::fmt::Arguments<'_>) {
+        // Writing into a String cannot fail.
+        let _ = self.body.write_fmt(element);
+    }
+}
+
+/// About how wide `text` is at `size` pixels in a sans-serif font.
+pub(crate) fn text_width(text: &str, size: f64) -> f64 {
+    text.chars()
+        .map(|c| match c {
+            'i' | 'j' | 'l' | 't' | 'f' | 'r' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' | '(' | ')'
+            | '-' => 0.36,
+            'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.9,
+            c if c.is_ascii_uppercase() => 0.68,
+            c if c.is_ascii() => 0.57,
+            _ => 0.8,
+        })
+        .sum::<f64>()
+        * size
+}
+
+/// `text`, cut with an ellipsis where it would be wider than `width`.
+pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
+    if text_width(text, size) <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        kept.push(c);
+        if text_width(&kept, size) + 0.8 * size > width {
+            kept.pop();
+            break;
+        }
+    }
+    kept + "\u{2026}"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_lift_the_pen_and_lone_points_are_dots() {
+        let mut canvas = Canvas::default();
+        let points = [Some((0.0, 1.0)), Some((1.0, 2.0)), None, Some((3.0, 3.0)), None];
+        canvas.path(points.into_iter(), "s0");
+        assert_eq!(canvas.body, "<path class=\"s0\" d=\"M0.0 1.0L1.0 2.0M3.0 3.0h0\"/>\n");
+    }
+
+    #[test]
+    fn long_names_are_cut_to_fit() {
+        assert_eq!(fit("bulk", 10.0, 50.0), "bulk");
+        let cut = fit("a-very-long-flow-name", 10.0, 50.0);
+        assert!(cut.ends_with('\u{2026}') && text_width(&cut, 10.0) <= 50.0, "{cut}");
+    }
+}

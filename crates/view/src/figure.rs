@@ -1,0 +1,251 @@
+//! What a plot shows, before anything is drawn: panels, curves in base units, the legend, the verdict's strips.
+//!
+//! In a plot of one run the colour tells the flow or link and the dash what is drawn of it; in a plot of several
+//! runs the colour tells the run and the dash the flow. Noisy rates are averaged, with the samples kept behind.
+
+use schema::Cause;
+
+use crate::label::run_labels;
+use crate::loaded::LoadedRun;
+use crate::metric::{Companion, Metric};
+use crate::plot::Reference;
+use crate::series::{Point, decimate, range, smooth, smoothing_s};
+
+/// Stretches of time that a curve is reduced to: two points each.
+const BUCKETS: usize = 700;
+/// Link directions in a panel, the fullest first.
+const LINKS_MAX: usize = 4;
+/// Flows whose verdict is shown as a strip.
+const STRIPS_MAX: usize = 6;
+
+/// How a curve is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stroke {
+    Solid,
+    Dashed,
+    Dotted,
+    /// A mark at each point and no line: echoes have nothing in between.
+    Marks,
+}
+
+/// One curve of a panel.
+pub(crate) struct Curve {
+    pub(crate) colour: usize,
+    pub(crate) stroke: Stroke,
+    pub(crate) points: Vec<Point>,
+    /// The samples behind an averaged curve.
+    pub(crate) raw: Vec<Point>,
+}
+
+/// One panel.
+pub(crate) struct Panel<'a> {
+    pub(crate) metric: &'a Metric,
+    pub(crate) note: String,
+    pub(crate) curves: Vec<Curve>,
+    /// What the strokes mean, where there are several.
+    pub(crate) strokes: Vec<(String, Stroke)>,
+}
+
+/// One flow's verdict over time.
+pub(crate) struct Strip {
+    pub(crate) label: String,
+    pub(crate) causes: Vec<(f64, Option<Cause>)>,
+}
+
+/// All that is drawn.
+pub(crate) struct Figure<'a> {
+    runs: &'a [&'a LoadedRun],
+    pub(crate) panels: Vec<Panel<'a>>,
+    /// Text and colour.
+    pub(crate) legend: Vec<(String, usize)>,
+    pub(crate) strips: Vec<Strip>,
+    pub(crate) end_s: f64,
+}
+
+impl<'a> Figure<'a> {
+    pub(crate) fn of(runs: &'a [&'a LoadedRun], metrics: &'a [Metric]) -> Self {
+        let summaries: Vec<_> = runs.iter().map(|run| &run.run).collect();
+        let mut labels = run_labels(&summaries);
+        for (label, run) in labels.iter_mut().zip(runs) {
+            if run.partial {
+                label.push_str(" (partial)");
+            }
+        }
+        let mut figure = Figure {
+            runs,
+            panels: Vec::new(),
+            legend: Vec::new(),
+            strips: strips(runs, &labels),
+            end_s: runs.iter().map(|run| run.end_s()).fold(0.0, f64::max),
+        };
+        if runs.len() > 1 {
+            figure.legend = labels.into_iter().enumerate().map(|(index, label)| (label, index)).collect();
+        }
+        for metric in metrics {
+            let panel = figure.panel(metric);
+            figure.panels.push(panel);
+        }
+        figure
+    }
+
+    fn panel(&mut self, metric: &'a Metric) -> Panel<'a> {
+        let mut panel = Panel { metric, note: String::new(), curves: Vec::new(), strokes: Vec::new() };
+        let several_runs = self.runs.len() > 1;
+        let of_runs: Vec<Vec<(String, Vec<Point>)>> =
+            self.runs.iter().map(|run| curves_of(run, metric)).collect();
+        let names: Vec<String> = unique(of_runs.iter().flatten().map(|(name, _)| name.clone()));
+        let companions = if !several_runs || names.len() == 1 { metric.companions } else { &[] };
+        for (run_index, (run, curves)) in self.runs.iter().zip(of_runs).enumerate() {
+            for (name, points) in curves {
+                let colour = if several_runs { run_index } else { self.legend_colour(&name) };
+                let stroke = stroke_of(run, &name, if several_runs { position(&names, &name) } else { 0 });
+                if several_runs && names.len() > 1 && panel.strokes.iter().all(|(known, _)| *known != name) {
+                    panel.strokes.push((name.clone(), stroke));
+                }
+                self.add_curve(&mut panel, colour, stroke, &points);
+                for (companion, stroke) in companions.iter().zip([Stroke::Dashed, Stroke::Dotted]) {
+                    let points = companion_points(run, &name, companion);
+                    if range(&points).is_some() {
+                        let points = decimate(&points, self.end_s, BUCKETS);
+                        panel.curves.push(Curve { colour, stroke, points, raw: Vec::new() });
+                        add_unique(&mut panel.strokes, &metric.title.to_lowercase(), Stroke::Solid);
+                        add_unique(&mut panel.strokes, companion.name, stroke);
+                    }
+                }
+            }
+        }
+        if panel.curves.is_empty() {
+            panel.note = "no samples in this record".to_owned();
+        } else if metric.value.is_of_links()
+            && panel.curves.iter().all(|c| range(&c.points) == Some((0.0, 0.0)))
+        {
+            panel.note = "0 all the time".to_owned();
+        }
+        panel
+    }
+
+    /// A curve as it is, or averaged where samples are noisy and close.
+    fn add_curve(&self, panel: &mut Panel<'_>, colour: usize, stroke: Stroke, points: &[Point]) {
+        let window_s = smoothing_s(self.end_s);
+        let drawn = decimate(points, self.end_s, BUCKETS);
+        if !panel.metric.is_smoothed() || !is_denser_than(points, window_s) {
+            panel.curves.push(Curve { colour, stroke, points: drawn, raw: Vec::new() });
+            return;
+        }
+        let points = decimate(&smooth(points, window_s), self.end_s, BUCKETS);
+        panel.curves.push(Curve { colour, stroke, points, raw: drawn });
+        panel.note = format!("mean over {}, samples faint", short_time(window_s));
+    }
+
+    /// The colour of a flow or link in a plot of one run, by when it is first seen.
+    fn legend_colour(&mut self, name: &str) -> usize {
+        if let Some((_, colour)) = self.legend.iter().find(|(known, _)| known == name) {
+            return *colour;
+        }
+        self.legend.push((name.to_owned(), self.legend.len()));
+        self.legend.len() - 1
+    }
+
+    /// The wire limits of the flows shown, near ones taken together, and what the caller wants shown.
+    pub(crate) fn references(&self, wanted: &[Reference]) -> Vec<Reference> {
+        let mut found: Vec<Reference> = Vec::new();
+        let flows = self.runs.iter().flat_map(|run| &run.run.flows).filter(|flow| flow.kind == "tcp");
+        for value_bps in flows.filter_map(|flow| flow.wire_limit_bps) {
+            if found.iter().all(|known| (known.value_bps - value_bps).abs() > 0.01 * value_bps) {
+                found.push(Reference { label: "wire limit".to_owned(), value_bps, run: None });
+            }
+        }
+        found.extend(wanted.iter().cloned());
+        found.retain(|reference| reference.value_bps.is_finite() && reference.value_bps > 0.0);
+        found
+    }
+}
+
+/// The curves of one run by the name of the flow or link, those without any value left out.
+fn curves_of(run: &LoadedRun, metric: &Metric) -> Vec<(String, Vec<Point>)> {
+    let mut curves: Vec<(String, Vec<Point>)> = Vec::new();
+    let mut add = |name: String, time_us: i64, value: Option<f64>| {
+        let point = (time_us as f64 / 1e6, value.filter(|v| v.is_finite()));
+        match curves.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push(point),
+            None => curves.push((name, vec![point])),
+        }
+    };
+    if metric.value.is_of_links() {
+        for row in &run.links {
+            add(format!("{} {}", row.link, row.direction), row.time_us, metric.value.of_link(row));
+        }
+    } else {
+        for row in &run.flows {
+            add(row.flow.clone(), row.time_us, metric.value.of_flow(row));
+        }
+    }
+    curves.retain(|(_, points)| range(points).is_some());
+    if metric.value.is_of_links() {
+        let top = |points: &[Point]| range(points).map_or(0.0, |(_, high)| high);
+        curves.sort_by(|a, b| top(&b.1).total_cmp(&top(&a.1)));
+        let used = curves.iter().filter(|(_, points)| top(points) > 0.0).count();
+        curves.truncate(used.clamp(1, LINKS_MAX));
+    }
+    curves
+}
+
+fn companion_points(run: &LoadedRun, flow: &str, companion: &Companion) -> Vec<Point> {
+    let rows = run.flows.iter().filter(|row| row.flow == flow);
+    rows.map(|row| (row.time_us as f64 / 1e6, (companion.value)(row))).collect()
+}
+
+/// The verdict over time of each flow that has one.
+fn strips(runs: &[&LoadedRun], labels: &[String]) -> Vec<Strip> {
+    let mut strips = Vec::new();
+    for (run, run_label) in runs.iter().zip(labels) {
+        for name in
+            unique(run.flows.iter().filter(|row| row.limited_by.is_some()).map(|row| row.flow.clone()))
+        {
+            let rows = run.flows.iter().filter(|row| row.flow == name);
+            let causes = rows.map(|row| (row.time_us as f64 / 1e6, row.limited_by)).collect();
+            let label = if runs.len() > 1 { run_label.clone() } else { name };
+            strips.push(Strip { label, causes });
+        }
+    }
+    strips.truncate(STRIPS_MAX);
+    strips
+}
+
+/// Marks for pings; for others by their place among the panel's flows.
+fn stroke_of(run: &LoadedRun, flow: &str, place: usize) -> Stroke {
+    if run.run.flows.iter().any(|f| f.name == flow && f.kind == "ping") {
+        return Stroke::Marks;
+    }
+    [Stroke::Solid, Stroke::Dashed, Stroke::Dotted][place % 3]
+}
+
+/// Whether points come closer together than `window_s`, so that averaging changes something.
+fn is_denser_than(points: &[Point], window_s: f64) -> bool {
+    let span = points.last().map_or(0.0, |last| last.0) - points.first().map_or(0.0, |first| first.0);
+    points.len() > 2 && span / (points.len() - 1) as f64 <= 0.5 * window_s
+}
+
+fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for name in names {
+        if !found.contains(&name) {
+            found.push(name);
+        }
+    }
+    found
+}
+
+fn add_unique(strokes: &mut Vec<(String, Stroke)>, name: &str, stroke: Stroke) {
+    if strokes.iter().all(|(known, _)| known != name) {
+        strokes.push((name.to_owned(), stroke));
+    }
+}
+
+fn position(names: &[String], name: &str) -> usize {
+    names.iter().position(|known| known == name).unwrap_or(0)
+}
+
+fn short_time(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds:.0} s") }
+}

@@ -1,0 +1,66 @@
+//! What to call runs that are shown side by side: the shortest names that tell them apart.
+
+use std::collections::BTreeSet;
+
+use schema::RunSummary;
+
+/// One label per run: the variant where that is enough, else with the engine, the sweep and the repeat, else the id.
+pub(crate) fn run_labels(runs: &[&RunSummary]) -> Vec<String> {
+    let ways: [fn(&RunSummary) -> String; 4] = [
+        |run| run.variant.clone().unwrap_or_default(),
+        |run| format!("{} {}", variant(run), run.engine).trim().to_owned(),
+        detailed,
+        |run| run.id.clone(),
+    ];
+    ways.into_iter()
+        .map(|way| runs.iter().map(|run| way(run)).collect::<Vec<String>>())
+        .find(|labels| are_distinct(labels))
+        .unwrap_or_else(|| (1..=runs.len()).map(|n| format!("run {n}")).collect())
+}
+
+/// The variant, engine, swept values and repeat, as in `tuned lab r2`.
+pub(crate) fn detailed(run: &RunSummary) -> String {
+    let mut label = format!("{} {}", variant(run), run.engine).trim().to_owned();
+    for (field, value) in &run.sweep {
+        label.push_str(&format!(" {field}={value}"));
+    }
+    if run.repeat > 1 {
+        label.push_str(&format!(" r{}", run.repeat));
+    }
+    label
+}
+
+fn variant(run: &RunSummary) -> &str {
+    run.variant.as_deref().unwrap_or_default()
+}
+
+fn are_distinct(labels: &[String]) -> bool {
+    labels.iter().all(|label| !label.is_empty())
+        && labels.iter().collect::<BTreeSet<_>>().len() == labels.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(id: &str, engine: &str, variant: Option<&str>, repeat: u32) -> RunSummary {
+        let summary: schema::Summary = serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap();
+        let mut run = summary.runs[0].clone();
+        (run.id, run.engine, run.variant, run.repeat) =
+            (id.into(), engine.into(), variant.map(str::to_owned), repeat);
+        run
+    }
+
+    #[test]
+    fn the_shortest_distinct_labels_win() {
+        let (a, b) = (run("1", "lab", Some("default"), 1), run("2", "lab", Some("tuned"), 1));
+        assert_eq!(run_labels(&[&a, &b]), ["default", "tuned"]);
+        let model = run("3", "model", Some("tuned"), 1);
+        assert_eq!(run_labels(&[&model, &b]), ["tuned model", "tuned lab"]);
+        let again = run("4", "lab", Some("tuned"), 2);
+        assert_eq!(run_labels(&[&b, &again]), ["tuned lab", "tuned lab r2"]);
+        let same = run("5", "lab", Some("tuned"), 1);
+        assert_eq!(run_labels(&[&b, &same]), ["2", "5"]);
+        assert_eq!(run_labels(&[&b, &b]), ["run 1", "run 2"]);
+    }
+}

@@ -1,0 +1,40 @@
+//! What people look at: SVG plots, a one-file HTML report, and text tables for terminals.
+//!
+//! Everything is made from the record's rows and the summary alone; nothing here measures or decides.
+//! Plots and reports carry both colour schemes (CSS `prefers-color-scheme`), need no script and no network,
+//! and use colours that colour-blind readers can tell apart.
+//!
+//! ```
+//! let run = view::LoadedRun::from_rows(example(), "runs/x/1", vec![], vec![], vec![]);
+//! let svg = view::plot(&[&run], &["goodput", "rtt"], &view::PlotOptions::default())?;
+//! assert!(svg.starts_with("<svg"));
+//! # fn example() -> schema::Summary { serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap() }
+//! # Ok::<(), view::Error>(())
+//! ```
+//!
+//! Not here: files are written by the caller, and the live view of a run is the binary's.
+
+mod axis;
+mod canvas;
+mod compare;
+mod error;
+mod escape;
+mod figure;
+mod label;
+mod loaded;
+mod metric;
+pub mod number;
+mod plot;
+mod report;
+mod report_parts;
+mod series;
+mod style;
+pub mod table;
+pub mod words;
+
+pub use compare::{Comparison, FlowComparison, MetricComparison, compare};
+pub use error::Error;
+pub use loaded::LoadedRun;
+pub use metric::metric_names;
+pub use plot::{PlotOptions, Reference, plot};
+pub use report::{ReportExtra, report};

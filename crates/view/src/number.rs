@@ -1,0 +1,131 @@
+//! Figures as engineers write them: three or four significant digits, SI prefixes, a space before the unit.
+
+/// SI prefixes from micro up, with their factors.
+const PREFIXES: [(f64, &str); 7] =
+    [(1e-6, "\u{b5}"), (1e-3, "m"), (1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")];
+
+/// A rate in bit/s, as in `9.56 Gb/s`.
+pub fn rate(bits_per_second: f64) -> String {
+    with_prefix(bits_per_second, "b/s", 3, 1.0)
+}
+
+/// A size in bytes, as in `26.2 MB` (1 MB is a million bytes).
+pub fn bytes(bytes: f64) -> String {
+    with_prefix(bytes, "B", 3, 1.0)
+}
+
+/// A time in seconds, as in `20.04 ms`.
+pub fn seconds(seconds: f64) -> String {
+    if seconds.abs() >= 1.0 {
+        return format!("{} s", significant(seconds, 4));
+    }
+    with_prefix(seconds, "s", 4, 1e-6)
+}
+
+/// A time in microseconds, as in `20.04 ms`.
+pub fn micros(us: f64) -> String {
+    seconds(us / 1e6)
+}
+
+/// A share of 1, as in `97 %`; small ones with a decimal.
+pub fn share(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent > 0.0 && percent < 0.05 {
+        return "<0.1 %".to_owned();
+    }
+    // 99.9 % must not read as 100 %.
+    let near_an_end = (percent > 0.0 && percent < 9.95) || (percent > 99.0 && percent < 99.95);
+    if near_an_end { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+/// A whole number in groups of three, as in `12,345`.
+pub fn count(n: u64) -> String {
+    group(&n.to_string())
+}
+
+/// Puts commas into a string of digits.
+pub(crate) fn group(digits: &str) -> String {
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// The factor and prefix with which `magnitude` has one to three digits before the point.
+pub(crate) fn prefix(magnitude: f64, smallest: f64) -> (f64, &'static str) {
+    let usable = PREFIXES.iter().filter(|(factor, _)| *factor >= smallest);
+    // A little below the limit, so that what rounds to 1000 takes the next prefix.
+    usable
+        .clone()
+        .rev()
+        .find(|(factor, _)| magnitude.abs() >= factor * 0.9995)
+        .or(usable.clone().next())
+        .copied()
+        .unwrap_or((1.0, ""))
+}
+
+fn with_prefix(value: f64, unit: &str, digits: usize, smallest: f64) -> String {
+    if value == 0.0 {
+        return format!("0 {unit}");
+    }
+    let (factor, name) = prefix(value, smallest);
+    format!("{} {name}{unit}", significant(value / factor, digits))
+}
+
+/// `value` with `digits` significant digits, and never in exponent notation.
+pub(crate) fn significant(value: f64, digits: usize) -> String {
+    if !value.is_finite() {
+        return "\u{2013}".to_owned();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    // Exponent notation rounds first, so that 9.9996 counts as 10.00 and not as 10.000.
+    let scientific = format!("{value:.*e}", digits.max(1) - 1);
+    let exponent: i32 = scientific.split('e').nth(1).and_then(|e| e.parse().ok()).unwrap_or(0);
+    let decimals = (digits as i32 - 1 - exponent).clamp(0, 12) as usize;
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_as_engineers_write_them() {
+        assert_eq!(rate(9.5634e9), "9.56 Gb/s");
+        assert_eq!(rate(999.9e6), "1.00 Gb/s");
+        assert_eq!(rate(0.0), "0 b/s");
+        assert_eq!(rate(12.0), "12.0 b/s");
+        assert_eq!(bytes(26_214_400.0), "26.2 MB");
+        assert_eq!(bytes(1448.0), "1.45 kB");
+        assert_eq!(micros(20_040.0), "20.04 ms");
+        assert_eq!(micros(41.0), "41.00 \u{b5}s");
+        assert_eq!(seconds(21.3), "21.30 s");
+        assert_eq!(seconds(7000.0), "7000 s");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(count(999), "999");
+    }
+
+    #[test]
+    fn shares_do_not_round_to_the_ends() {
+        assert_eq!(share(0.97), "97 %");
+        assert_eq!(share(0.999), "99.9 %");
+        assert_eq!(share(1.0), "100 %");
+        assert_eq!(share(0.0001), "<0.1 %");
+        assert_eq!(share(0.0), "0 %");
+        assert_eq!(share(0.0168), "1.7 %");
+    }
+
+    #[test]
+    fn rounding_up_keeps_the_number_of_digits() {
+        assert_eq!(significant(9.9996, 4), "10.00");
+        assert_eq!(significant(0.99996, 4), "1.000");
+        assert_eq!(significant(-12.345, 3), "-12.3");
+        assert_eq!(significant(f64::NAN, 3), "\u{2013}");
+    }
+}

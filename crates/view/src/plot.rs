@@ -1,0 +1,314 @@
+//! Time series as SVG: one panel per metric above each other, over one time axis.
+
+use std::collections::BTreeSet;
+
+use schema::Cause;
+
+use crate::axis::{Axis, Unit};
+use crate::canvas::{Anchor, Canvas, fit, text_width};
+use crate::figure::{Figure, Panel, Strip, Stroke};
+use crate::loaded::LoadedRun;
+use crate::metric::Metric;
+use crate::series::{Point, range};
+use crate::style::{cause_class, plot_css, series_class};
+use crate::{Error, number, words};
+
+const LEFT: f64 = 66.0;
+const RIGHT: f64 = 22.0;
+const TEXT: f64 = 12.0;
+const LEGEND_ROW: f64 = 20.0;
+const STRIP: f64 = 9.0;
+/// Pixels of a value axis for each of its ticks.
+const TICK_SPACE: f64 = 29.0;
+
+/// How a plot is to look.
+#[derive(Debug, Clone)]
+pub struct PlotOptions {
+    /// The heading; none where `None`.
+    pub title: Option<String>,
+    /// Pixels.
+    pub width: u32,
+    /// Pixels of one panel's plotting area.
+    pub panel_height: u32,
+    /// Horizontal lines in the goodput panel, beside the wire limit that the runs know themselves.
+    pub references: Vec<Reference>,
+    /// Whether the style sheet is in the picture. False only inside a page that has it already.
+    pub standalone: bool,
+}
+
+impl Default for PlotOptions {
+    fn default() -> Self {
+        PlotOptions { title: None, width: 960, panel_height: 150, references: Vec::new(), standalone: true }
+    }
+}
+
+/// A published figure or another level to compare goodput with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reference {
+    /// What it is, as in `published`.
+    pub label: String,
+    /// Where it is, in bit/s.
+    pub value_bps: f64,
+    /// Which of the plot's runs it belongs to, for its colour.
+    pub run: Option<usize>,
+}
+
+/// Draws `metrics` (see [`crate::metric_names`]; column names work too) of `runs` over time.
+pub fn plot(runs: &[&LoadedRun], metrics: &[&str], options: &PlotOptions) -> Result<String, Error> {
+    if metrics.is_empty() {
+        return Err(Error::NoMetric);
+    }
+    let metrics = metrics.iter().map(|name| Metric::parse(name)).collect::<Result<Vec<_>, _>>()?;
+    Ok(draw(&Figure::of(runs, &metrics), options))
+}
+
+/// Where panels lie, and the time axis that they share.
+struct Frame {
+    left: f64,
+    right: f64,
+    height: f64,
+    time: Axis,
+}
+
+impl Frame {
+    fn x(&self, time_s: f64) -> f64 {
+        self.left + self.inner_x(time_s)
+    }
+
+    fn inner_x(&self, time_s: f64) -> f64 {
+        self.time.position(time_s) * self.width()
+    }
+
+    fn width(&self) -> f64 {
+        self.right - self.left
+    }
+}
+
+fn draw(figure: &Figure<'_>, options: &PlotOptions) -> String {
+    let width = f64::from(options.width.max(320));
+    let height = f64::from(options.panel_height.max(60));
+    let time = Axis::of_time(figure.end_s, ((width - LEFT - RIGHT) / 80.0) as usize);
+    let frame = Frame { left: LEFT, right: width - RIGHT, height, time };
+    let mut canvas = Canvas::default();
+    let mut y = 10.0;
+    if let Some(title) = &options.title {
+        canvas.text(LEFT, y + 16.0, Anchor::Start, "title", &fit(title, 16.0, frame.width()));
+        y += 30.0;
+    }
+    y = draw_legend(&mut canvas, &figure.legend, &frame, y);
+    let references = figure.references(&options.references);
+    for (index, panel) in figure.panels.iter().enumerate() {
+        let is_goodput = panel.metric.is_goodput();
+        y = draw_panel(&mut canvas, panel, if is_goodput { &references } else { &[] }, &frame, y);
+        if is_goodput && !figure.strips.is_empty() {
+            y = draw_strips(&mut canvas, &figure.strips, &frame, y);
+        }
+        if index + 1 < figure.panels.len() {
+            y += 18.0;
+        }
+    }
+    for tick in &frame.time.ticks {
+        canvas.text(frame.x(tick.value), y + 17.0, Anchor::Middle, "tick", &tick.text);
+    }
+    let name = format!("time since the start ({})", frame.time.unit);
+    canvas.text((frame.left + frame.right) / 2.0, y + 36.0, Anchor::Middle, "tick", &name);
+    let subject =
+        figure.panels.iter().map(|panel| panel.metric.title.as_str()).collect::<Vec<_>>().join(", ");
+    let css = options.standalone.then(plot_css);
+    canvas.finish(width, y + 46.0, &format!("{subject} over time"), css.as_deref())
+}
+
+fn draw_legend(canvas: &mut Canvas, legend: &[(String, usize)], frame: &Frame, top: f64) -> f64 {
+    if legend.is_empty() {
+        return top;
+    }
+    let (mut x, mut y) = (frame.left, top);
+    for (label, colour) in legend {
+        let label = fit(label, TEXT, frame.width() - 40.0);
+        let needed = 24.0 + text_width(&label, TEXT);
+        if x > frame.left && x + needed > frame.right {
+            (x, y) = (frame.left, y + LEGEND_ROW);
+        }
+        canvas.line(x, y + 8.0, x + 18.0, y + 8.0, &format!("swatch {}", series_class(*colour)));
+        canvas.text(x + 24.0, y + 12.0, Anchor::Start, "key-text", &label);
+        x += needed + 22.0;
+    }
+    y + LEGEND_ROW + 6.0
+}
+
+/// Draws a panel below `top` and returns where its plotting area ends.
+fn draw_panel(
+    canvas: &mut Canvas,
+    panel: &Panel<'_>,
+    references: &[Reference],
+    frame: &Frame,
+    top: f64,
+) -> f64 {
+    let axis = value_axis(panel, references, frame.height);
+    let heading = if axis.unit.is_empty() {
+        panel.metric.title.clone()
+    } else {
+        format!("{} ({})", panel.metric.title, axis.unit)
+    };
+    canvas.heading(frame.left, top + 13.0, &heading, &panel.note);
+    let heading_width = text_width(&heading, 14.5) + text_width(&panel.note, 13.5) + 24.0;
+    let area_top = draw_keys(canvas, &keys(panel, references), frame, heading_width, top) + 10.0;
+    let bottom = area_top + frame.height;
+    let inner_y = |value: f64| (1.0 - axis.position(value)) * frame.height;
+    for tick in &axis.ticks {
+        let y = area_top + inner_y(tick.value);
+        canvas.line(frame.left, y, frame.right, y, "grid");
+        canvas.text(frame.left - 8.0, y + 4.0, Anchor::End, "tick", &tick.text);
+    }
+    for tick in &frame.time.ticks {
+        canvas.line(frame.x(tick.value), area_top, frame.x(tick.value), bottom, "grid");
+    }
+    canvas.open_clip(frame.left, area_top, frame.width(), frame.height);
+    let place = |(t, value): &Point| value.map(|v| (frame.inner_x(*t), inner_y(v)));
+    for curve in &panel.curves {
+        canvas.path(curve.raw.iter().map(place), &format!("{} raw", series_class(curve.colour)));
+    }
+    for reference in references {
+        let y = inner_y(reference.value_bps);
+        canvas.line(0.0, y, frame.width(), y, &reference_class(reference));
+    }
+    for curve in &panel.curves {
+        let class = series_class(curve.colour);
+        match curve.stroke {
+            Stroke::Marks => canvas.marks(curve.points.iter().filter_map(place), &class),
+            stroke => {
+                canvas.path(curve.points.iter().map(place), &format!("{class}{}", stroke_class(stroke)))
+            }
+        }
+    }
+    canvas.close_clip();
+    canvas.line(frame.left, bottom, frame.right, bottom, "axis");
+    bottom
+}
+
+/// The range of the curves (of averaged ones without their noise) and of the reference lines.
+fn value_axis(panel: &Panel<'_>, references: &[Reference], height: f64) -> Axis {
+    let lines: Vec<Point> = references.iter().map(|line| (0.0, Some(line.value_bps))).collect();
+    let values = panel.curves.iter().flat_map(|curve| &curve.points).chain(&lines);
+    let (low, high) = range(values).unwrap_or((0.0, 0.0));
+    // Only times, which can be far from 0 and hardly vary, get an axis that does not begin there.
+    let low = if panel.metric.unit == Unit::Seconds { low } else { low.min(0.0) };
+    Axis::of_values(low, high, panel.metric.unit, (height / TICK_SPACE) as usize)
+}
+
+/// What the strokes and the reference lines mean: text and class.
+fn keys(panel: &Panel<'_>, references: &[Reference]) -> Vec<(String, String)> {
+    let strokes =
+        panel.strokes.iter().map(|(name, stroke)| (name.clone(), format!("key{}", stroke_class(*stroke))));
+    let lines = references.iter().map(|reference| {
+        (format!("{} {}", reference.label, number::rate(reference.value_bps)), reference_class(reference))
+    });
+    strokes.chain(lines).collect()
+}
+
+/// Draws the keys right-aligned on the heading's line, in more lines where they do not fit. Returns the last line's
+/// baseline.
+fn draw_keys(
+    canvas: &mut Canvas,
+    keys: &[(String, String)],
+    frame: &Frame,
+    heading_width: f64,
+    top: f64,
+) -> f64 {
+    let mut rows: Vec<Vec<&(String, String)>> = vec![Vec::new()];
+    let mut room = frame.width() - heading_width;
+    for key in keys {
+        let needed = 48.0 + text_width(&key.0, TEXT);
+        if needed > room {
+            rows.push(Vec::new());
+            room = frame.width();
+        }
+        room -= needed;
+        if let Some(row) = rows.last_mut() {
+            row.push(key);
+        }
+    }
+    let mut baseline = top + 13.0;
+    for (index, row) in rows.iter().enumerate() {
+        baseline = top + 13.0 + index as f64 * 17.0;
+        let mut x = frame.right;
+        for (name, class) in row.iter().rev() {
+            let name = fit(name, TEXT, frame.width() - 60.0);
+            canvas.text(x, baseline, Anchor::End, "key-text", &name);
+            x -= text_width(&name, TEXT) + 6.0;
+            canvas.line(x - 24.0, baseline - 4.0, x, baseline - 4.0, &format!("swatch {class}"));
+            x -= 24.0 + 18.0;
+        }
+    }
+    baseline
+}
+
+/// The strips that tell what limited each flow, and what their colours mean.
+fn draw_strips(canvas: &mut Canvas, strips: &[Strip], frame: &Frame, top: f64) -> f64 {
+    let mut y = top + 5.0;
+    let mut seen = BTreeSet::new();
+    for strip in strips {
+        let label = fit(&strip.label, TEXT, frame.left - 12.0);
+        canvas.text(frame.left - 8.0, y + STRIP, Anchor::End, "tick", &label);
+        for (from, to, cause) in stretches(&strip.causes, frame) {
+            seen.insert(cause);
+            canvas.rect(frame.left + from, y, to - from, STRIP, &cause_class(cause));
+        }
+        y += STRIP + 5.0;
+    }
+    let mut x = frame.left;
+    canvas.text(x, y + 12.0, Anchor::Start, "note", "limited by");
+    x += text_width("limited by", TEXT) + 14.0;
+    for cause in seen {
+        canvas.rect(x, y + 3.0, 10.0, 10.0, &cause_class(cause));
+        canvas.text(x + 15.0, y + 12.0, Anchor::Start, "key-text", words::cause(cause));
+        x += 15.0 + text_width(words::cause(cause), TEXT) + 16.0;
+    }
+    y + 18.0
+}
+
+/// Pixels from, to, and the cause of most samples between, with neighbours of one cause joined.
+fn stretches(causes: &[(f64, Option<Cause>)], frame: &Frame) -> Vec<(f64, f64, Cause)> {
+    let pixels = frame.width().ceil() as usize;
+    let mut votes = vec![[0u32; Cause::ALL.len()]; pixels + 1];
+    let pixel_at = |t: f64| (frame.inner_x(t).max(0.0) as usize).min(pixels);
+    let mut before = causes.first().map_or(0.0, |(t, _)| *t);
+    for (t, cause) in causes {
+        let (from, to) = (pixel_at(before.min(*t)), pixel_at(*t));
+        before = *t;
+        let Some(index) = cause.and_then(|cause| Cause::ALL.iter().position(|c| *c == cause)) else {
+            continue;
+        };
+        for pixel in &mut votes[from..=to] {
+            pixel[index] += 1;
+        }
+    }
+    let mut joined: Vec<(f64, f64, Cause)> = Vec::new();
+    for (x, votes) in votes.iter().take(pixels).enumerate() {
+        let most = votes.iter().max().copied().unwrap_or(0);
+        let Some(winner) = votes.iter().position(|v| *v == most && most > 0) else { continue };
+        let (from, to, cause) = (x as f64, (x as f64 + 1.0).min(frame.width()), Cause::ALL[winner]);
+        match joined.last_mut() {
+            Some(last) if last.2 == cause && last.1 >= from => last.1 = to,
+            _ => joined.push((from, to, cause)),
+        }
+    }
+    joined
+}
+
+fn stroke_class(stroke: Stroke) -> &'static str {
+    match stroke {
+        Stroke::Solid => "",
+        Stroke::Dashed => " dash",
+        Stroke::Dotted => " dot",
+        Stroke::Marks => " marks",
+    }
+}
+
+fn reference_class(reference: &Reference) -> String {
+    match (reference.run, reference.label == "wire limit") {
+        (_, true) => "wire".to_owned(),
+        (Some(run), _) => format!("published {}", series_class(run)),
+        (None, _) => "published plain".to_owned(),
+    }
+}

@@ -1,0 +1,215 @@
+//! The report: one HTML file with the answer in words, the tables and the plots. Opens offline, without scripts.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use schema::{PublishedResult, RunSummary, Summary};
+
+use crate::escape::escape;
+use crate::label::{detailed, run_labels};
+use crate::loaded::LoadedRun;
+use crate::number;
+use crate::plot::{PlotOptions, Reference, plot};
+use crate::report_parts::{
+    answers, flow_table, link_table, ping_table, published_table, quality_table, untrusted_boxes,
+    verdict_bars,
+};
+use crate::style::{PAGE_CSS, plot_css};
+
+/// Runs drawn over each other in the comparison.
+const COMPARED_MAX: usize = 7;
+/// Runs with plots of their own.
+const PLOTTED_MAX: usize = 24;
+
+/// What a report says beside the runs.
+#[derive(Debug, Clone, Default)]
+pub struct ReportExtra {
+    /// When the report was made, as it is to be printed.
+    pub made: Option<String>,
+    /// The command that made the runs, to be repeated by the reader.
+    pub command: Option<String>,
+}
+
+/// The report on `summary`. `runs` are the records with series: those of the summary's runs that have one.
+pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> String {
+    let mut page = String::new();
+    let title = escape(if summary.title.is_empty() { &summary.scenario } else { &summary.title });
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} \u{b7} longfat</title>\n\
+         <style>\n{}{PAGE_CSS}</style>\n</head>\n<body>\n<main>\n",
+        plot_css()
+    );
+    header(&mut page, summary, &title, extra);
+    let shown = shown_runs(summary);
+    let labels = run_labels(&shown);
+    page.push_str(&untrusted_boxes(&shown, &labels));
+    section(&mut page, "The answer", "", &answers(&shown, &labels));
+    section(
+        &mut page,
+        "Published and measured",
+        "The figure in the publication beside what the model predicts for this machine and what was measured here. \
+         \u{201c}Differs\u{201d} means: outside the tolerance, for a reason that is known.",
+        &published_table(&summary.published),
+    );
+    section(
+        &mut page,
+        "What limited each flow",
+        "Every sample of a flow is put down to the one thing that held it back at that moment. The bars show each \
+         cause\u{2019}s share of the time after slow start.",
+        &verdict_bars(&shown, &labels),
+    );
+    comparison(&mut page, summary, runs);
+    single_runs(&mut page, summary, runs);
+    section(
+        &mut page,
+        "Flows in figures",
+        "Goodput counts the bytes that the receiving program got; the steady figure leaves out the start. The wire \
+         limit is the goodput that the slowest link allows after the headers of all layers.",
+        &flow_table(&shown, &labels),
+    );
+    section(
+        &mut page,
+        "Round trips seen by ping",
+        "The first echo also waits for address resolution (ARP), which costs another round trip.",
+        &ping_table(&shown, &labels),
+    );
+    section(
+        &mut page,
+        "Links",
+        "Both directions of every link that has a rate, a delay or a loss. Packets count as they are on the wire, one \
+         a segment.",
+        &link_table(&shown, &labels),
+    );
+    section(
+        &mut page,
+        "Can it be trusted?",
+        "How late the emulated network was with its packets, and how much processor time was left. A lab on a busy \
+         machine measures the machine.",
+        &quality_table(&shown, &labels),
+    );
+    footer(&mut page, runs);
+    page.push_str("</main>\n</body>\n</html>\n");
+    page
+}
+
+fn header(page: &mut String, summary: &Summary, title: &str, extra: &ReportExtra) {
+    let host = &summary.host;
+    let engines: BTreeSet<&str> = summary.runs.iter().map(|run| run.engine.as_str()).collect();
+    let plural = if summary.runs.len() == 1 { "" } else { "s" };
+    let engines = engines.into_iter().collect::<Vec<_>>().join(", ");
+    let mut facts = vec![
+        format!("scenario <code>{}</code>", escape(&summary.scenario)),
+        format!("{} run{plural} ({})", summary.runs.len(), escape(&engines)),
+        format!("Linux {}, {} CPUs", escape(&host.kernel), host.cpus),
+    ];
+    if let Some(started) = summary.runs.iter().map(|run| run.started.as_str()).filter(|s| !s.is_empty()).min()
+    {
+        facts.push(escape(started));
+    }
+    facts.extend(extra.made.as_ref().map(|made| format!("report of {}", escape(made))));
+    let facts: String = facts.iter().map(|fact| format!("<span>{fact}</span>")).collect();
+    let _ = write!(page, "<header>\n<h1>{title}</h1>\n<p class=\"facts\">{facts}</p>\n");
+    if let Some(command) = &extra.command {
+        let _ = writeln!(page, "<pre><code>{}</code></pre>", escape(command));
+    }
+    page.push_str("</header>\n");
+}
+
+/// A section with a heading and a caption; nothing where it has no content.
+fn section(page: &mut String, heading: &str, caption: &str, content: &str) {
+    if content.is_empty() {
+        return;
+    }
+    let caption =
+        if caption.is_empty() { String::new() } else { format!("<p class=\"caption\">{caption}</p>\n") };
+    let _ = write!(page, "<section>\n<h2>{heading}</h2>\n{caption}{content}</section>\n");
+}
+
+/// The runs that were measured or simulated; the model's only where there is nothing else.
+fn shown_runs(summary: &Summary) -> Vec<&RunSummary> {
+    let measured: Vec<&RunSummary> = summary.runs.iter().filter(|run| run.engine != "model").collect();
+    if measured.is_empty() { summary.runs.iter().collect() } else { measured }
+}
+
+fn comparison(page: &mut String, summary: &Summary, runs: &[LoadedRun]) {
+    let drawn: Vec<&LoadedRun> = runs.iter().filter(|run| !run.flows.is_empty()).take(COMPARED_MAX).collect();
+    if drawn.len() < 2 {
+        return;
+    }
+    let places = drawn.iter().enumerate();
+    let published =
+        places.flat_map(|(place, run)| references(&summary.published, &run.run, Some(place))).collect();
+    let content = picture(&drawn, &["goodput", "cwnd", "rtt"], published);
+    section(page, "The runs side by side", "Each colour is a run, over the same time axis.", &content);
+}
+
+fn single_runs(page: &mut String, summary: &Summary, runs: &[LoadedRun]) {
+    let drawn: Vec<&LoadedRun> = runs.iter().filter(|run| !run.flows.is_empty()).take(PLOTTED_MAX).collect();
+    for run in &drawn {
+        let partial = if run.partial { ", partial: the run was cut short" } else { "" };
+        let (name, id) = (escape(&detailed(&run.run)), escape(&run.run.id));
+        let heading = format!("Run: {name} <span class=\"engine\">{id}{partial}</span>");
+        let content = picture(
+            &[*run],
+            &["goodput", "cwnd", "rtt", "queue"],
+            references(&summary.published, &run.run, None),
+        );
+        section(
+            page,
+            &heading,
+            "From above: what arrives; the window that TCP allows itself, beside the window that the receiver allows and \
+             the threshold where slow start ends; the time for a round trip, which grows with the queue; the queue at the \
+             slowest link. The coloured strip tells what limited the flow at each moment.",
+            &content,
+        );
+    }
+}
+
+fn picture(runs: &[&LoadedRun], metrics: &[&str], references: Vec<Reference>) -> String {
+    let options = PlotOptions { references, standalone: false, ..PlotOptions::default() };
+    match plot(runs, metrics, &options) {
+        Ok(svg) => format!("<div class=\"card plot\">\n{svg}</div>\n"),
+        Err(e) => format!("<p>{}</p>\n", escape(&e.to_string())),
+    }
+}
+
+/// The published goodputs that belong to a run, which has a `place` among several in the plot.
+fn references(published: &[PublishedResult], run: &RunSummary, place: Option<usize>) -> Vec<Reference> {
+    published
+        .iter()
+        .filter(|result| result.unit == "bit/s" && result.metric.ends_with("goodput"))
+        .filter(|result| result.variant.is_none() || result.variant == run.variant)
+        .map(|result| {
+            let variant = run.variant.as_ref().filter(|_| place.is_some());
+            let label = variant.map_or("published".to_owned(), |name| format!("published ({name})"));
+            Reference { label, value_bps: result.published, run: place }
+        })
+        .collect()
+}
+
+fn footer(page: &mut String, runs: &[LoadedRun]) {
+    page.push_str("<footer>\n");
+    if let Some(first) = runs.first() {
+        page.push_str(
+            "<p>The series behind the plots are Parquet files in these directories:</p>\n<pre><code>",
+        );
+        for run in runs {
+            let _ = writeln!(page, "{}", escape(&run.path.display().to_string()));
+        }
+        page.push_str("</code></pre>\n<p>They open as they are, for instance in Python or DuckDB:</p>\n");
+        let path = escape(&first.path.join("flows.parquet").display().to_string());
+        let _ = write!(
+            page,
+            "<pre><code>import pandas as pd\nflows = pd.read_parquet(\"{path}\")\n\n-- or\n\
+             SELECT flow, avg(goodput_bps) FROM \"{path}\" GROUP BY flow;</code></pre>\n"
+        );
+    }
+    let seconds: f64 = runs.iter().map(|run| run.run.wall_s).sum();
+    if seconds > 0.0 {
+        let _ = writeln!(page, "<p>The runs took {}.</p>", number::seconds(seconds));
+    }
+    let _ = write!(page, "<p>Made by longfat {}.</p>\n</footer>\n", env!("CARGO_PKG_VERSION"));
+}

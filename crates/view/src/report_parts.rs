@@ -1,0 +1,364 @@
+//! The report's tables, bars and boxes as HTML. Every text that comes from a record is escaped here.
+
+use std::fmt::Write;
+
+use schema::{Cause, FlowSummary, PublishedResult, PublishedVerdict, RunSummary};
+
+use crate::escape::escape;
+use crate::number;
+use crate::style::cause_class;
+use crate::words;
+
+/// A column's heading, and a flow's figure in it.
+type FlowColumn = (&'static str, fn(&FlowSummary) -> Option<String>);
+/// A column's heading, and a published result's figure in it.
+type EngineColumn = (&'static str, fn(&PublishedResult) -> Option<f64>);
+
+/// One card per TCP flow of each run: what it got, what limited it, how that is known, and the setting that helps.
+pub(crate) fn answers(runs: &[&RunSummary], labels: &[String]) -> String {
+    let mut cards = String::new();
+    for (run, label) in runs.iter().zip(labels) {
+        for flow in run.flows.iter().filter(|flow| flow.kind == "tcp") {
+            answer(&mut cards, run, label, flow);
+        }
+    }
+    if cards.is_empty() { cards } else { format!("<div class=\"answers\">\n{cards}</div>\n") }
+}
+
+fn answer(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
+    let _ = write!(
+        out,
+        "<article class=\"card\">\n<h3>{}: {}<span class=\"engine\">{} to {}, {}</span></h3>\n",
+        escape(label),
+        escape(&flow.name),
+        escape(&flow.from),
+        escape(&flow.to),
+        escape(flow.cc.as_deref().unwrap_or(&flow.kind)),
+    );
+    if let Some(goodput) = flow.steady_goodput_bps.or(flow.goodput_bps) {
+        let of = flow.wire_limit_bps.filter(|limit| *limit > 0.0).map(|limit| {
+            let (limit, share) = (unbroken(number::rate(limit)), unbroken(number::share(goodput / limit)));
+            format!("of {limit} that the path can carry ({share})")
+        });
+        let of = of.unwrap_or_default();
+        let _ =
+            writeln!(out, "<p class=\"figure\">{} <small>{of}</small></p>", unbroken(number::rate(goodput)));
+    }
+    if let Some(cause) = flow.verdict {
+        let share = flow.limited_steady.share(cause);
+        let time = if share > 0.0 {
+            format!(" for {} of the time after slow start", unbroken(number::share(share)))
+        } else {
+            String::new()
+        };
+        let _ = writeln!(
+            out,
+            "<p><span class=\"by {}\"></span>Limited by <b>{}</b>{time}. {}</p>",
+            cause_class(cause),
+            words::cause(cause),
+            words::explain(cause)
+        );
+    } else {
+        out.push_str("<p>What limited it is not known.</p>\n");
+    }
+    if !flow.evidence.is_empty() {
+        let items: String =
+            flow.evidence.iter().map(|sentence| format!("<li>{}</li>", escape(sentence))).collect();
+        let _ = writeln!(out, "<ul>{items}</ul>");
+    }
+    if let Some(remedy) = &flow.remedy {
+        let _ = writeln!(
+            out,
+            "<p class=\"remedy\"><b>What removes the limit</b><code>{}</code></p>",
+            escape(remedy)
+        );
+    }
+    if !run.quality.ok {
+        out.push_str("<p><span class=\"chip missed\">not to be trusted, see above</span></p>\n");
+    }
+    out.push_str("</article>\n");
+}
+
+/// A red box per run that is not to be trusted.
+pub(crate) fn untrusted_boxes(runs: &[&RunSummary], labels: &[String]) -> String {
+    let mut out = String::new();
+    for (run, label) in runs.iter().zip(labels).filter(|(run, _)| !run.quality.ok) {
+        let _ = writeln!(
+            out,
+            "<div class=\"card bad\">\n<h3>Do not quote the run {}: the measurement was disturbed</h3>{}</div>",
+            escape(label),
+            notes(run)
+        );
+    }
+    out
+}
+
+/// Lateness, idle time, drops outside the emulated network, and remarks, of each run.
+pub(crate) fn quality_table(runs: &[&RunSummary], labels: &[String]) -> String {
+    let late = |us: Option<f64>| us.map_or("\u{2013}".to_owned(), number::micros);
+    let mut table = Table::new(&["run", "verdict"]);
+    table.head(["late, median", "late, 99 %", "late, most", "least idle CPU", "drops outside"], true);
+    table.head(["remarks"], false);
+    for (run, label) in runs.iter().zip(labels) {
+        let quality = &run.quality;
+        table.cell(&escape(label));
+        table.cell(if quality.ok {
+            "<span class=\"chip within\">sound</span>"
+        } else {
+            "<span class=\"chip missed\">not to be trusted</span>"
+        });
+        table.number(&late(quality.emulator_late_p50_us));
+        table.number(&late(quality.emulator_late_p99_us));
+        table.number(&late(quality.emulator_late_max_us));
+        table.number(&quality.cpu_idle_min.map_or("\u{2013}".to_owned(), number::share));
+        table.number(&number::count(quality.outside_drops));
+        table.classed("why", &notes(run));
+        table.end_row();
+    }
+    table.finish()
+}
+
+fn notes(run: &RunSummary) -> String {
+    let items: String = run.quality.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
+    if items.is_empty() { items } else { format!("<ul>{items}</ul>") }
+}
+
+/// Keeps a figure and its unit on one line.
+fn unbroken(text: String) -> String {
+    text.replace(' ', "\u{a0}")
+}
+
+/// The published figures beside ours.
+pub(crate) fn published_table(results: &[PublishedResult]) -> String {
+    if results.is_empty() {
+        return String::new();
+    }
+    let has = |get: fn(&PublishedResult) -> Option<f64>| results.iter().any(|result| get(result).is_some());
+    let columns: [EngineColumn; 4] = [
+        ("model", |r| r.model),
+        ("model, published kernel", |r| r.model_published_kernel),
+        ("simulated", |r| r.sim),
+        ("lab", |r| r.lab),
+    ];
+    let columns: Vec<EngineColumn> = columns.into_iter().filter(|(_, get)| has(*get)).collect();
+    let mut table = Table::new(&["", "published"]);
+    table.head(columns.iter().map(|(name, _)| *name), true);
+    table.head(["verdict", "why"], false);
+    for result in results {
+        let variant = result.variant.as_ref().map(|name| format!(" ({})", escape(name))).unwrap_or_default();
+        table.cell(&format!(
+            "<b>{}</b><br><small><code>{}</code>{variant}</small>",
+            escape(&result.id),
+            escape(&result.metric)
+        ));
+        let tolerance = format!("<br><small>\u{b1} {}</small>", number::share(result.tolerance));
+        table.number(&(words::figure(result.published, &result.unit) + &tolerance));
+        for (_, get) in &columns {
+            table.number(
+                &get(result).map_or("\u{2013}".to_owned(), |value| words::figure(value, &result.unit)),
+            );
+        }
+        table.cell(&chip(result.verdict));
+        table.classed("why", &escape(result.why.as_deref().unwrap_or_default()));
+        table.end_row();
+    }
+    table.finish()
+}
+
+fn chip(verdict: PublishedVerdict) -> String {
+    let class = match verdict {
+        PublishedVerdict::Within => "within",
+        PublishedVerdict::Differs => "differs",
+        PublishedVerdict::Missed => "missed",
+        PublishedVerdict::NotRun => "none",
+    };
+    format!("<span class=\"chip {class}\">{}</span>", words::verdict(verdict))
+}
+
+/// A stacked bar per flow, what the colours mean, and the numbers.
+pub(crate) fn verdict_bars(runs: &[&RunSummary], labels: &[String]) -> String {
+    let flows = tcp_flows(runs, labels);
+    let known: Vec<&(&String, &FlowSummary)> =
+        flows.iter().filter(|(_, flow)| flow.limited_steady.largest().is_some()).collect();
+    if known.is_empty() {
+        return String::new();
+    }
+    let causes: Vec<Cause> = Cause::ALL
+        .into_iter()
+        .filter(|c| known.iter().any(|(_, f)| f.limited_steady.share(*c) > 0.0))
+        .collect();
+    let mut out = "<div class=\"card\">\n<div class=\"bars\">\n".to_owned();
+    for (label, flow) in &known {
+        let _ = write!(out, "<div><b>{}</b> {}</div><div class=\"bar\">", escape(label), escape(&flow.name));
+        for cause in &causes {
+            let percent = flow.limited_steady.share(*cause) * 100.0;
+            if percent > 0.0 {
+                let (class, name) = (cause_class(*cause), words::cause(*cause));
+                let _ = write!(
+                    out,
+                    "<i class=\"{class}\" style=\"width:{percent:.2}%\" title=\"{name} {percent:.1} %\"></i>"
+                );
+            }
+        }
+        out.push_str("</div>\n");
+    }
+    out.push_str("</div>\n<ul class=\"legend\">");
+    for cause in &causes {
+        let _ = write!(
+            out,
+            "<li><span class=\"by {}\"></span>{}</li>",
+            cause_class(*cause),
+            words::cause(*cause)
+        );
+    }
+    out.push_str("</ul>\n</div>\n");
+    let mut table = Table::new(&["run", "flow", "limited by"]);
+    table.head(causes.iter().map(|cause| words::cause(*cause)), true);
+    for (label, flow) in &known {
+        table.cell(&escape(label));
+        table.cell(&escape(&flow.name));
+        table.cell(&format!("<b>{}</b>", flow.verdict.map_or("unknown", words::cause)));
+        for cause in &causes {
+            table.number(&number::share(flow.limited_steady.share(*cause)));
+        }
+        table.end_row();
+    }
+    out + &table.finish()
+}
+
+/// The TCP flows' figures.
+pub(crate) fn flow_table(runs: &[&RunSummary], labels: &[String]) -> String {
+    let columns: [FlowColumn; 10] = [
+        ("goodput", |f| f.goodput_bps.map(number::rate)),
+        ("steady", |f| f.steady_goodput_bps.map(number::rate)),
+        ("wire limit", |f| f.wire_limit_bps.map(number::rate)),
+        ("received", |f| f.bytes.map(|n| number::bytes(n as f64))),
+        ("retransmitted", |f| f.retransmitted_segs.map(number::count)),
+        ("smallest RTT", |f| f.min_rtt_us.map(number::micros)),
+        ("mean RTT", |f| f.mean_rtt_us.map(number::micros)),
+        ("largest cwnd", |f| f.max_cwnd_bytes.map(|n| number::bytes(n as f64))),
+        ("largest receive window", |f| f.max_rcv_wnd_bytes.map(|n| number::bytes(n as f64))),
+        ("binding window", |f| f.binding_window_bytes.map(|n| number::bytes(n as f64))),
+    ];
+    let flows = tcp_flows(runs, labels);
+    facts_table(&flows, &columns)
+}
+
+/// The ping flows' figures.
+pub(crate) fn ping_table(runs: &[&RunSummary], labels: &[String]) -> String {
+    let columns: [FlowColumn; 7] = [
+        ("sent", |f| f.pings_sent.map(number::count)),
+        ("lost", |f| f.pings_lost.map(number::count)),
+        ("first", |f| f.first_rtt_us.map(number::micros)),
+        ("smallest", |f| f.min_rtt_us.map(number::micros)),
+        ("median", |f| f.median_rtt_us.map(number::micros)),
+        ("mean", |f| f.mean_rtt_us.map(number::micros)),
+        ("largest", |f| f.max_rtt_us.map(number::micros)),
+    ];
+    let pings: Vec<(&String, &FlowSummary)> =
+        all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.kind == "ping").collect();
+    facts_table(&pings, &columns)
+}
+
+/// The links' figures.
+pub(crate) fn link_table(runs: &[&RunSummary], labels: &[String]) -> String {
+    let mut table = Table::new(&["run", "link"]);
+    table.head(
+        ["rate", "used", "sent", "dropped by the queue", "lost on the link", "largest queue", "mean queue"],
+        true,
+    );
+    for (run, label) in runs.iter().zip(labels) {
+        for link in &run.links {
+            table.cell(&escape(label));
+            table.cell(&escape(&format!("{} {}", link.name, link.direction)));
+            table.number(&link.rate_bps.map_or("unlimited".to_owned(), number::rate));
+            table.number(&link.utilization.map_or("\u{2013}".to_owned(), number::share));
+            table.number(&number::count(link.sent_packets));
+            table.number(&number::count(link.dropped_queue));
+            table.number(&number::count(link.dropped_loss));
+            table.number(&number::bytes(link.max_queue_bytes as f64));
+            table.number(&number::bytes(link.mean_queue_bytes));
+            table.end_row();
+        }
+    }
+    table.finish()
+}
+
+/// One row per flow; columns that no flow knows are left out.
+fn facts_table(flows: &[(&String, &FlowSummary)], columns: &[FlowColumn]) -> String {
+    let columns: Vec<_> =
+        columns.iter().filter(|(_, get)| flows.iter().any(|(_, f)| get(f).is_some())).collect();
+    let mut table = Table::new(&["run", "flow"]);
+    table.head(columns.iter().map(|(name, _)| *name), true);
+    for (label, flow) in flows {
+        table.cell(&escape(label));
+        table.cell(&escape(&flow.name));
+        for (_, get) in &columns {
+            table.number(&get(flow).unwrap_or_else(|| "\u{2013}".to_owned()));
+        }
+        table.end_row();
+    }
+    table.finish()
+}
+
+fn all_flows<'a>(runs: &[&'a RunSummary], labels: &'a [String]) -> Vec<(&'a String, &'a FlowSummary)> {
+    let pairs = runs.iter().zip(labels);
+    pairs.flat_map(|(run, label)| run.flows.iter().map(move |flow| (label, flow))).collect()
+}
+
+fn tcp_flows<'a>(runs: &[&'a RunSummary], labels: &'a [String]) -> Vec<(&'a String, &'a FlowSummary)> {
+    all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.kind == "tcp").collect()
+}
+
+/// An HTML table in the making. Cells are HTML already.
+struct Table {
+    head: String,
+    body: String,
+    row: String,
+}
+
+impl Table {
+    fn new(head: &[&str]) -> Self {
+        let mut table = Table { head: String::new(), body: String::new(), row: String::new() };
+        table.head(head.iter().take(1).copied(), false);
+        // "published" is a figure; the other leading columns are words.
+        for name in &head[1..] {
+            table.head([*name], *name == "published");
+        }
+        table
+    }
+
+    fn head<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, numbers: bool) {
+        let class = if numbers { " class=\"n\"" } else { "" };
+        for name in names {
+            let _ = write!(self.head, "<th{class}>{name}</th>");
+        }
+    }
+
+    fn cell(&mut self, html: &str) {
+        let _ = write!(self.row, "<td>{html}</td>");
+    }
+
+    fn number(&mut self, html: &str) {
+        self.classed("n", html);
+    }
+
+    fn classed(&mut self, class: &str, html: &str) {
+        let _ = write!(self.row, "<td class=\"{class}\">{html}</td>");
+    }
+
+    fn end_row(&mut self) {
+        let _ = writeln!(self.body, "<tr>{}</tr>", std::mem::take(&mut self.row));
+    }
+
+    /// The table; nothing where it has no rows.
+    fn finish(self) -> String {
+        if self.body.is_empty() {
+            return String::new();
+        }
+        format!(
+            "<div class=\"card scroll\">\n<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</div>\n",
+            self.head, self.body
+        )
+    }
+}

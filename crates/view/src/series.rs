@@ -1,0 +1,127 @@
+//! From rows to curves: points in base units, averaged where samples are noisy, and few enough to draw.
+
+/// A point of a curve: seconds since the run's start, and the value; `None` is a gap.
+pub(crate) type Point = (f64, Option<f64>);
+
+/// Shortest time that noisy curves are averaged over.
+const SMOOTH_MIN_S: f64 = 0.1;
+/// And the most averages in a plot of a long run.
+const SMOOTH_STEPS: f64 = 200.0;
+
+/// The time over which noisy curves of a run of `end_s` are averaged.
+pub(crate) fn smoothing_s(end_s: f64) -> f64 {
+    crate::axis::nice_below((end_s / SMOOTH_STEPS).max(SMOOTH_MIN_S))
+}
+
+/// The mean over the last `window_s` at each point, each value counting for the time since the point before.
+pub(crate) fn smooth(points: &[Point], window_s: f64) -> Vec<Point> {
+    let weight = |i: usize| {
+        let (before, here) = (if i == 0 { 0.0 } else { points[i - 1].0 }, points[i].0);
+        (here - before).max(1e-9)
+    };
+    let mut out = Vec::with_capacity(points.len());
+    let (mut area, mut time, mut first) = (0.0, 0.0, 0);
+    for (i, (t, value)) in points.iter().enumerate() {
+        let Some(value) = value else {
+            (area, time, first) = (0.0, 0.0, i + 1);
+            out.push((*t, None));
+            continue;
+        };
+        area += value * weight(i);
+        time += weight(i);
+        while first < i && points[first].0 <= t - window_s + 1e-9 {
+            area -= points[first].1.unwrap_or(0.0) * weight(first);
+            time -= weight(first);
+            first += 1;
+        }
+        out.push((*t, Some((area / time).max(0.0))));
+    }
+    out
+}
+
+/// At most about `2 * buckets` points: of each stretch of time the smallest and the largest, in their order.
+/// A stretch with a gap in it keeps a gap.
+pub(crate) fn decimate(points: &[Point], end_s: f64, buckets: usize) -> Vec<Point> {
+    if points.len() <= 2 * buckets || end_s <= 0.0 {
+        return points.to_vec();
+    }
+    let bucket_of = |t: f64| ((t / end_s * buckets as f64).max(0.0) as usize).min(buckets - 1);
+    let mut out = Vec::with_capacity(3 * buckets);
+    let mut rest = points;
+    while let Some((t, _)) = rest.first() {
+        let bucket = bucket_of(*t);
+        let length = rest.iter().take_while(|(t, _)| bucket_of(*t) == bucket).count();
+        let (here, after) = rest.split_at(length.max(1));
+        push_extremes(here, &mut out);
+        rest = after;
+    }
+    out
+}
+
+fn push_extremes(points: &[Point], out: &mut Vec<Point>) {
+    let present = || points.iter().filter(|(_, value)| value.is_some());
+    let by_value = |a: &&Point, b: &&Point| a.1.unwrap_or(0.0).total_cmp(&b.1.unwrap_or(0.0));
+    if let (Some(low), Some(high)) = (present().min_by(by_value), present().max_by(by_value)) {
+        let (first, second) = if low.0 <= high.0 { (low, high) } else { (high, low) };
+        out.push(*first);
+        if first.0 < second.0 {
+            out.push(*second);
+        }
+    }
+    if let Some(gap) = points.iter().find(|(_, value)| value.is_none()) {
+        out.push(*gap);
+    }
+}
+
+/// The smallest and largest value; `None` where there is none.
+pub(crate) fn range<'a>(points: impl IntoIterator<Item = &'a Point>) -> Option<(f64, f64)> {
+    let mut found: Option<(f64, f64)> = None;
+    for value in points.into_iter().filter_map(|(_, value)| *value).filter(|v| v.is_finite()) {
+        let (low, high) = found.unwrap_or((value, value));
+        found = Some((low.min(value), high.max(value)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn smoothing_is_a_mean_over_time_and_stops_at_gaps() {
+        let points: Vec<Point> =
+            (1..=10).map(|i| (i as f64, Some(if i % 2 == 0 { 4.0 } else { 0.0 }))).collect();
+        let smoothed = smooth(&points, 4.0);
+        assert_eq!(smoothed[9], (10.0, Some(2.0)));
+        assert_eq!(smoothed[0], (1.0, Some(0.0)));
+        let gap = smooth(&[(1.0, Some(8.0)), (2.0, None), (3.0, Some(2.0))], 10.0);
+        assert_eq!(gap, [(1.0, Some(8.0)), (2.0, None), (3.0, Some(2.0))]);
+    }
+
+    #[test]
+    fn smoothing_time_grows_with_the_run_in_nice_steps() {
+        assert_eq!(smoothing_s(20.0), 0.1);
+        assert_eq!(smoothing_s(7000.0), 20.0);
+    }
+
+    #[test]
+    fn gaps_survive_decimation() {
+        let points: Vec<Point> =
+            (0..10_000).map(|i| (f64::from(i), (i / 1000 != 5).then_some(1.0))).collect();
+        let few = decimate(&points, 10_000.0, 100);
+        let gap = few.iter().filter(|(_, v)| v.is_none()).count();
+        assert!(gap >= 1 && few.iter().all(|(t, v)| (5000.0..6000.0).contains(t) == v.is_none()));
+    }
+
+    proptest! {
+        #[test]
+        fn decimation_keeps_extremes_and_order(values in proptest::collection::vec(-1e9..1e9f64, 1..5000)) {
+            let points: Vec<Point> = values.iter().enumerate().map(|(i, v)| (i as f64 * 0.01, Some(*v))).collect();
+            let few = decimate(&points, values.len() as f64 * 0.01, 300);
+            prop_assert!(few.len() <= 600);
+            prop_assert_eq!(range(&few), range(&points));
+            prop_assert!(few.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Colours and type of plots and reports, light and dark. No CSS variables in plots: few viewers know them.
+//!
+//! Series colours follow Okabe and Ito, "Color universal design" (2008), which colour-blind readers can
+//! tell apart; on dark grounds they are lightened.
+
+use schema::Cause;
+
+/// Colours of curves; more curves than that start over.
+pub(crate) const SERIES: [(&str, &str); 7] = [
+    ("#0072b2", "#56b4e9"),
+    ("#d55e00", "#ff8a3d"),
+    ("#009e73", "#2fc79a"),
+    ("#b5588f", "#e39ac5"),
+    ("#b97f00", "#e8b13a"),
+    ("#56a0c8", "#a5d8f3"),
+    ("#5c5f66", "#c3c7ce"),
+];
+
+/// A cause's colour on light and on dark ground.
+fn cause_colours(cause: Cause) -> (&'static str, &'static str) {
+    match cause {
+        Cause::ReceiveWindow => ("#b5588f", "#cf7fae"),
+        Cause::SendBuffer => ("#e69f00", "#e8a820"),
+        Cause::PathRate => ("#009e73", "#1fae84"),
+        Cause::Loss => ("#d55e00", "#e8702a"),
+        Cause::SlowStart => ("#8cc8ea", "#56b4e9"),
+        Cause::Application => ("#0072b2", "#3a7fc4"),
+        Cause::Pacing => ("#e3d53a", "#f0e442"),
+        Cause::HostCpu => ("#50545c", "#a9aeb8"),
+    }
+}
+
+/// The class of the curve with number `index`.
+pub(crate) fn series_class(index: usize) -> String {
+    format!("s{}", index % SERIES.len())
+}
+
+/// The class of a cause's area.
+pub(crate) fn cause_class(cause: Cause) -> String {
+    format!("c-{}", cause.name().replace('_', "-"))
+}
+
+/// The style sheet of plots, for `<style>` in an SVG or in a page that holds several.
+pub(crate) fn plot_css() -> String {
+    let mut css = String::from(
+        ".lf text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;\
+         font-size:12px;fill:#3b4048;font-variant-numeric:tabular-nums}\n\
+         .lf .bg{fill:#fff}.lf .title{font-size:16px;font-weight:600;fill:#14171c}\
+         .lf .panel{font-size:13px;font-weight:600;fill:#14171c}.lf .note{font-weight:400;fill:#666c76}\
+         .lf .grid{stroke:#e6e8ec;stroke-width:1}.lf .axis{stroke:#9aa0aa;stroke-width:1}\
+         .lf .wire{stroke:#666c76;stroke-width:1.3;stroke-dasharray:2 3}\
+         .lf .published{stroke-width:1.3;stroke-dasharray:9 3 2 3;opacity:.85}.lf .plain{stroke:#666c76}\
+         .lf .key{stroke:#3b4048}\n\
+         .lf path,.lf .swatch{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}\
+         .lf path.raw{stroke-width:.8;opacity:.28}.lf .dash{stroke-dasharray:7 4;stroke-linecap:butt}\
+         .lf .dot{stroke-dasharray:1.5 3.5}.lf path.marks{stroke-width:3.4}\
+         .lf line.marks{stroke-width:3.4;stroke-dasharray:.1 7}\n",
+    );
+    for (index, (light, _)) in SERIES.iter().enumerate() {
+        css.push_str(&format!(".lf .s{index}{{stroke:{light}}}"));
+    }
+    css.push('\n');
+    css.push_str(&cause_css(|(light, _)| light));
+    css.push_str(
+        "@media (prefers-color-scheme:dark){.lf text{fill:#c3c7ce}.lf .bg{fill:#14171c}\
+         .lf .title,.lf .panel{fill:#f1f3f6}.lf .note{fill:#989eaa}\
+         .lf .grid{stroke:#2a2f38}.lf .axis{stroke:#5d6470}.lf .wire,.lf .plain{stroke:#989eaa}.lf .key{stroke:#c3c7ce}\n",
+    );
+    for (index, (_, dark)) in SERIES.iter().enumerate() {
+        css.push_str(&format!(".lf .s{index}{{stroke:{dark}}}"));
+    }
+    css.push('\n');
+    css.push_str(&cause_css(|(_, dark)| dark));
+    css.push_str("}\n");
+    css
+}
+
+fn cause_css(pick: fn((&'static str, &'static str)) -> &'static str) -> String {
+    let mut css = String::new();
+    for cause in Cause::ALL {
+        let (class, colour) = (cause_class(cause), pick(cause_colours(cause)));
+        css.push_str(&format!(".{class}{{fill:{colour};background:{colour}}}"));
+    }
+    css.push('\n');
+    css
+}
+
+/// The style sheet of the report's page, beside [`plot_css`].
+pub(crate) const PAGE_CSS: &str = include_str!("report.css");

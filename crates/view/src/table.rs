@@ -1,0 +1,326 @@
+//! Text tables for terminals. Every function returns lines that end with a newline, without colours.
+
+use record::{Run, RunEntry};
+use schema::{Cause, FlowSummary, PublishedResult, RunSummary};
+
+use crate::compare::{Comparison, MetricComparison};
+use crate::label::run_labels;
+use crate::{number, words};
+
+/// How a figure is printed.
+type Print = fn(f64) -> String;
+
+/// What stands for an unknown figure.
+const UNKNOWN: &str = "-";
+
+/// The runs, one a line, newest last.
+pub fn runs(entries: &[RunEntry]) -> String {
+    if entries.is_empty() {
+        return "no runs yet\n".to_owned();
+    }
+    let mut rows = vec![texts(["SCENARIO", "ID", "ENGINE", "VARIANT", "GOODPUT", "LIMITED BY", ""])];
+    for entry in entries {
+        let (scenario, id) = (entry.scenario.clone(), entry.id.clone());
+        rows.push(match &entry.run {
+            Err(e) => vec![
+                scenario,
+                id,
+                UNKNOWN.into(),
+                UNKNOWN.into(),
+                UNKNOWN.into(),
+                UNKNOWN.into(),
+                e.to_string(),
+            ],
+            Ok(run) => {
+                let summary = run.run();
+                let main = main_flow(summary);
+                vec![
+                    scenario,
+                    id,
+                    summary.engine.clone(),
+                    summary.variant.clone().unwrap_or_else(|| UNKNOWN.into()),
+                    or_unknown(main.and_then(|flow| flow.goodput_bps), number::rate),
+                    main.and_then(|flow| flow.verdict).map_or(UNKNOWN, words::cause).to_owned(),
+                    remark(entry.partial, summary),
+                ]
+            }
+        });
+    }
+    table(&rows, &[false, false, false, false, true, false, false])
+}
+
+/// One run in full.
+pub fn show(run: &Run) -> String {
+    let summary = run.run();
+    let mut out = format!("{}  {}\n", run.summary.scenario, run.summary.title);
+    let mut facts = vec![
+        texts(["run", &summary.id]),
+        texts(["engine", &summary.engine]),
+        texts(["variant", summary.variant.as_deref().unwrap_or(UNKNOWN)]),
+        texts(["started", &summary.started]),
+        texts(["length", &number::seconds(summary.duration_s)]),
+        texts(["machine", &format!("Linux {}, {} CPUs", run.summary.host.kernel, run.summary.host.cpus)]),
+        texts(["record", &run.path.display().to_string()]),
+    ];
+    facts.extend(summary.sweep.iter().map(|(field, value)| texts([field.as_str(), value.as_str()])));
+    if run.partial {
+        facts.push(texts(["partial", "the run was cut short; this is what was kept"]));
+    }
+    out.push_str(&table(&facts, &[false, false]));
+    for flow in &summary.flows {
+        out.push('\n');
+        out.push_str(&flow_facts(flow));
+    }
+    if !summary.links.is_empty() {
+        out.push('\n');
+        out.push_str(&links(summary));
+    }
+    out.push('\n');
+    out.push_str(&quality(summary));
+    out
+}
+
+/// Two runs metric by metric, with the second over the first.
+pub fn compare(comparison: &Comparison) -> String {
+    let mut out = format!("A  {}\nB  {}\n", comparison.a, comparison.b);
+    for flow in &comparison.flows {
+        let mut rows = vec![texts([flow.name.as_str(), "A", "B", "B/A"])];
+        let verdict = |name: Option<&'static str>| {
+            name.and_then(Cause::from_name).map_or(UNKNOWN, words::cause).to_owned()
+        };
+        rows.push(vec!["limited by".into(), verdict(flow.verdict_a), verdict(flow.verdict_b), String::new()]);
+        for metric in &flow.metrics {
+            let (name, print) = presentation(metric);
+            rows.push(vec![
+                name,
+                or_unknown(metric.a, print),
+                or_unknown(metric.b, print),
+                or_unknown(metric.ratio, |ratio| number::significant(ratio, 3)),
+            ]);
+        }
+        out.push('\n');
+        out.push_str(&table(&rows, &[false, true, true, true]));
+    }
+    out
+}
+
+/// The published figures beside the model's and ours.
+pub fn published(results: &[PublishedResult]) -> String {
+    if results.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![texts(["", "PUBLISHED", "MODEL", "SIM", "LAB", "VERDICT"])];
+    let mut reasons = Vec::new();
+    for result in results {
+        let figure = |value: Option<f64>| or_unknown(value, |v| words::figure(v, &result.unit));
+        rows.push(vec![
+            result.id.clone(),
+            figure(Some(result.published)),
+            figure(result.model),
+            figure(result.sim),
+            figure(result.lab),
+            words::verdict(result.verdict).to_owned(),
+        ]);
+        if let Some(model) = result.model_published_kernel {
+            let model = words::figure(model, &result.unit);
+            reasons
+                .push(format!("{}: the model gives {model} for the kernel of the publication\n", result.id));
+        }
+        if let Some(why) = &result.why {
+            reasons.push(format!("{}: {why}\n", result.id));
+        }
+    }
+    // An engine that gave nothing needs no column.
+    for column in [4, 3, 2] {
+        if rows.iter().skip(1).all(|row| row[column] == UNKNOWN) {
+            rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        }
+    }
+    let last = rows[0].len() - 1;
+    let right: Vec<bool> = (0..=last).map(|column| column != 0 && column != last).collect();
+    table(&rows, &right) + &reasons.concat()
+}
+
+/// What limited each TCP flow of each run, in shares of its time after slow start; causes without a share left out.
+pub fn verdicts(runs: &[RunSummary]) -> String {
+    let labels = run_labels(&runs.iter().collect::<Vec<_>>());
+    let flows: Vec<(&String, &FlowSummary)> = runs
+        .iter()
+        .zip(&labels)
+        .flat_map(|(run, label)| run.flows.iter().map(move |flow| (label, flow)))
+        .filter(|(_, flow)| flow.kind == "tcp" && flow.verdict.is_some())
+        .collect();
+    if flows.is_empty() {
+        return String::new();
+    }
+    let causes: Vec<Cause> = Cause::ALL
+        .into_iter()
+        .filter(|c| flows.iter().any(|(_, f)| f.limited_steady.share(*c) > 0.0))
+        .collect();
+    let mut header = texts(["RUN", "FLOW", "LIMITED BY", "GOODPUT"]);
+    header.extend(causes.iter().map(|cause| words::cause(*cause).to_owned()));
+    let mut right = vec![false, false, false];
+    right.resize(header.len(), true);
+    let mut rows = vec![header];
+    for (label, flow) in flows {
+        let mut row = vec![
+            label.clone(),
+            flow.name.clone(),
+            flow.verdict.map_or(UNKNOWN, words::cause).to_owned(),
+            or_unknown(flow.steady_goodput_bps.or(flow.goodput_bps), number::rate),
+        ];
+        row.extend(causes.iter().map(|cause| number::share(flow.limited_steady.share(*cause))));
+        rows.push(row);
+    }
+    table(&rows, &right)
+}
+
+/// A flow's figures, evidence and remedy.
+fn flow_facts(flow: &FlowSummary) -> String {
+    let cc = flow.cc.as_ref().map(|cc| format!(", {cc}")).unwrap_or_default();
+    let mut out = format!("flow {}: {} to {} ({}{cc})\n", flow.name, flow.from, flow.to, flow.kind);
+    let rate = |value: Option<f64>| value.map(number::rate);
+    let size = |value: Option<u64>| value.map(|v| number::bytes(v as f64));
+    let count = |value: Option<u64>| value.map(number::count);
+    let time = |value: Option<f64>| value.map(number::micros);
+    let facts = [
+        ("goodput", rate(flow.goodput_bps)),
+        ("steady goodput", rate(flow.steady_goodput_bps)),
+        ("wire limit", rate(flow.wire_limit_bps)),
+        ("received", size(flow.bytes)),
+        ("segments sent", count(flow.sent_segs)),
+        ("retransmitted", count(flow.retransmitted_segs)),
+        ("first RTT", time(flow.first_rtt_us)),
+        ("smallest RTT", time(flow.min_rtt_us)),
+        ("median RTT", time(flow.median_rtt_us)),
+        ("mean RTT", time(flow.mean_rtt_us)),
+        ("largest RTT", time(flow.max_rtt_us)),
+        ("pings sent", count(flow.pings_sent)),
+        ("pings lost", count(flow.pings_lost)),
+        ("segment size (MSS)", count(flow.mss_bytes).map(|n| n + " B")),
+        ("largest cwnd", size(flow.max_cwnd_bytes)),
+        ("largest receive window", size(flow.max_rcv_wnd_bytes)),
+        ("binding window", size(flow.binding_window_bytes)),
+        ("window per buffer", flow.window_share.map(number::share)),
+        ("limited by", flow.verdict.map(|cause| words::cause(cause).to_owned())),
+    ];
+    let rows: Vec<Vec<String>> =
+        facts.into_iter().filter_map(|(name, value)| Some(vec![format!("  {name}"), value?])).collect();
+    out.push_str(&table(&rows, &[false, true]));
+    for sentence in &flow.evidence {
+        out.push_str(&format!("  * {sentence}\n"));
+    }
+    if let Some(remedy) = &flow.remedy {
+        out.push_str(&format!("  -> {remedy}\n"));
+    }
+    out
+}
+
+fn links(run: &RunSummary) -> String {
+    let mut rows = vec![texts([
+        "LINK",
+        "RATE",
+        "USED",
+        "SENT",
+        "DROPPED (QUEUE)",
+        "LOST (LINK)",
+        "LARGEST QUEUE",
+        "MEAN QUEUE",
+    ])];
+    for link in &run.links {
+        rows.push(vec![
+            format!("{} {}", link.name, link.direction),
+            or_unknown(link.rate_bps, number::rate),
+            or_unknown(link.utilization, number::share),
+            number::count(link.sent_packets),
+            number::count(link.dropped_queue),
+            number::count(link.dropped_loss),
+            number::bytes(link.max_queue_bytes as f64),
+            number::bytes(link.mean_queue_bytes),
+        ]);
+    }
+    table(&rows, &[false, true, true, true, true, true, true, true])
+}
+
+fn quality(run: &RunSummary) -> String {
+    let quality = &run.quality;
+    let mut out = if quality.ok { "quality: ok".to_owned() } else { "quality: NOT TO BE TRUSTED".to_owned() };
+    if let Some(late) = quality.emulator_late_p99_us {
+        out.push_str(&format!(", 99 % of packets at most {} late", number::micros(late)));
+    }
+    if let Some(idle) = quality.cpu_idle_min {
+        out.push_str(&format!(", CPU idle at least {}", number::share(idle)));
+    }
+    out.push('\n');
+    for note in &quality.notes {
+        out.push_str(&format!("  * {note}\n"));
+    }
+    out
+}
+
+/// The flow that a line about a run speaks of: the TCP flow with the most goodput.
+fn main_flow(run: &RunSummary) -> Option<&FlowSummary> {
+    let goodput = |flow: &FlowSummary| flow.goodput_bps.unwrap_or(0.0);
+    run.flows.iter().filter(|flow| flow.kind == "tcp").max_by(|a, b| goodput(a).total_cmp(&goodput(b)))
+}
+
+fn remark(partial: bool, run: &RunSummary) -> String {
+    match (partial, run.quality.ok) {
+        (true, _) => "partial".to_owned(),
+        (false, false) => "not to be trusted".to_owned(),
+        (false, true) => String::new(),
+    }
+}
+
+/// A compared metric's name without its unit suffix, and how its values are printed.
+fn presentation(metric: &MetricComparison) -> (String, Print) {
+    let name = metric.metric;
+    let known: [(&str, Print); 5] = [
+        ("_bps", number::rate),
+        ("_bytes", number::bytes),
+        ("_us", number::micros),
+        ("_s", number::seconds),
+        ("_segs", |n| number::count(n as u64)),
+    ];
+    for (suffix, print) in known {
+        if let Some(stem) = name.strip_suffix(suffix) {
+            return (stem.replace('_', " "), print);
+        }
+    }
+    (name.replace('_', " "), number::bytes)
+}
+
+fn or_unknown(value: Option<f64>, print: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), print)
+}
+
+fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    cells.into_iter().map(str::to_owned).collect()
+}
+
+/// Columns padded to their widest cell; `right` tells which are right-aligned. No spaces at line ends.
+fn table(rows: &[Vec<String>], right: &[bool]) -> String {
+    // A name from a file must not move the cursor or change colours.
+    let clean = |cell: &String| cell.chars().filter(|c| !c.is_control()).collect::<String>();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(clean).collect()).collect();
+    let width = |cell: &str| cell.chars().count();
+    let widths: Vec<usize> = (0..right.len())
+        .map(|column| {
+            rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
+        })
+        .collect();
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let padding = " ".repeat(widths[column].saturating_sub(width(cell)));
+            if column > 0 {
+                line.push_str("  ");
+            }
+            line.push_str(&if right[column] { padding + cell } else { cell.clone() + &padding });
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}

@@ -1,0 +1,60 @@
+//! Causes and verdicts in words, for readers who are new to them.
+
+use schema::{Cause, PublishedVerdict};
+
+/// A cause's short name, as in legends.
+pub fn cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::ReceiveWindow => "receive window",
+        Cause::SendBuffer => "send buffer",
+        Cause::PathRate => "path rate",
+        Cause::Loss => "loss",
+        Cause::SlowStart => "slow start",
+        Cause::Application => "application",
+        Cause::Pacing => "pacing",
+        Cause::HostCpu => "host CPU",
+    }
+}
+
+/// One sentence that explains a cause.
+pub fn explain(cause: Cause) -> &'static str {
+    match cause {
+        Cause::ReceiveWindow => {
+            "The sender has sent all that the receiver said it has room for, and waits for the next acknowledgement."
+        }
+        Cause::SendBuffer => {
+            "The sender's socket buffer is full of data that is not acknowledged yet, so the program cannot hand over more."
+        }
+        Cause::PathRate => "The slowest link is full: this is what the path can carry.",
+        Cause::Loss => {
+            "Packets were lost, and after each loss the sender's window shrinks and grows back slowly."
+        }
+        Cause::SlowStart => "The connection is young: its window still doubles every round trip.",
+        Cause::Application => {
+            "The programs at the ends write or read more slowly than the network would carry."
+        }
+        Cause::Pacing => "The sender paces its packets at a rate below what the path allows.",
+        Cause::HostCpu => "The computers could not keep up with the packets.",
+    }
+}
+
+/// How ours compares with a published figure.
+pub fn verdict(verdict: PublishedVerdict) -> &'static str {
+    match verdict {
+        PublishedVerdict::Within => "within",
+        PublishedVerdict::Differs => "differs",
+        PublishedVerdict::Missed => "missed",
+        PublishedVerdict::NotRun => "not run",
+    }
+}
+
+/// A figure of a published result, in its unit.
+pub fn figure(value: f64, unit: &str) -> String {
+    match unit {
+        "bit/s" => crate::number::rate(value),
+        "B" => crate::number::bytes(value),
+        "s" => crate::number::seconds(value),
+        "1" => crate::number::share(value),
+        other => format!("{} {other}", crate::number::significant(value, 3)),
+    }
+}

@@ -275,6 +275,11 @@ pub(crate) mod tests {
         bytes.extend([0x80, 0, 0x14, 0x51, 0xff, 0xff, 0xff, 0, 0, 0, 0, 9, 0x80, flags, 1, 0, 0, 0, 0, 0]);
         bytes.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
         bytes.extend((0..payload).map(|i| i as u8));
+        let frame = &mut bytes[VNET_HEADER..];
+        let layers = layers(frame).unwrap();
+        rewrite_ip(frame, &layers, 0);
+        let sum = pseudo_header_sum(frame, &layers);
+        frame[50..52].copy_from_slice(&sum.to_be_bytes());
         let len = bytes.len();
         Frame::new(bytes, len).ok().unwrap()
     }

@@ -6,6 +6,8 @@
 //!
 //! [`run`] takes a resolved scenario and gives rows of the record and the run's quality.
 
+#[doc(hidden)]
+pub mod baseline;
 mod buffers;
 mod driver;
 mod error;

@@ -161,6 +161,8 @@ pub fn run(scenario: &Scenario, options: &Options<'_>, observer: &mut dyn Observ
     let (row_sender, rows) = channel();
     let (look_sender, looks) = channel();
 
+    let everywhere = sys::allowed_cpus().ok();
+    placement.flows.iter().for_each(|cpus| move_to(cpus));
     let (driven, watched) = std::thread::scope(|scope| {
         let shared = &shared;
         let driver = scope.spawn(move || driver.run(shared, &row_sender));
@@ -181,6 +183,7 @@ pub fn run(scenario: &Scenario, options: &Options<'_>, observer: &mut dyn Observ
         shared.stop.store(true, Ordering::Relaxed);
         (driver.join(), watched)
     });
+    everywhere.iter().for_each(|cpus| move_to(cpus));
     let cpu = watched?;
     let report = driven
         .map_err(|_| Error::Emulator("it panicked; please report this".into()))?
@@ -311,6 +314,11 @@ impl Placement {
             _ => Placement { driver: None, flows: None },
         }
     }
+}
+
+/// Moves this thread to `cpus`; where that is refused the scheduler places it.
+fn move_to(cpus: &Vec<usize>) {
+    let _ = sys::set_allowed_cpus(cpus);
 }
 
 /// Follows how the machine's processors are used, second by second.

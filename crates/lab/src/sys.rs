@@ -152,18 +152,9 @@ pub(crate) fn packet_drops(socket: &File) -> io::Result<u64> {
 
 /// Gives this thread real-time priority `priority` (SCHED_FIFO, 1 to 99).
 pub(crate) fn set_real_time(priority: i32) -> io::Result<()> {
-    set_scheduler(libc::SCHED_FIFO, priority)
-}
-
-/// Gives this thread back the ordinary policy.
-pub(crate) fn set_ordinary() -> io::Result<()> {
-    set_scheduler(libc::SCHED_OTHER, 0)
-}
-
-fn set_scheduler(policy: i32, priority: i32) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: priority };
     // SAFETY: 0 is the calling thread; the parameter lives across the call.
-    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) }).map(drop)
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) }).map(drop)
 }
 
 /// The processors this thread may run on.
@@ -194,9 +185,18 @@ pub(crate) fn set_timer_slack() {
 
 /// CLOCK_MONOTONIC.
 pub(crate) fn monotonic() -> Time {
+    read_clock(libc::CLOCK_MONOTONIC)
+}
+
+/// Processor time that this thread has used.
+pub(crate) fn thread_time() -> Time {
+    read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn read_clock(clock: libc::clockid_t) -> Time {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid timespec to write to; the clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    // SAFETY: `now` is a valid timespec to write to; the clocks always exist.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 

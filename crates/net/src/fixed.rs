@@ -37,7 +37,7 @@ impl Fixed {
 
     /// How many whole `step`s fit; `step` of zero gives `u64::MAX`.
     pub(crate) fn count(self, step: Fixed) -> u64 {
-        if step.0 == 0 { u64::MAX } else { u64::try_from(self.0 / step.0).unwrap_or(u64::MAX) }
+        self.0.checked_div(step.0).and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn as_nanos_f64(self) -> f64 {

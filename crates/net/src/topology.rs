@@ -40,7 +40,7 @@ impl PipeId {
     }
 
     pub(crate) fn from_index(index: usize) -> Self {
-        let direction = if index % 2 == 0 { Direction::Forward } else { Direction::Backward };
+        let direction = if index.is_multiple_of(2) { Direction::Forward } else { Direction::Backward };
         PipeId { link: (index / 2) as u32, direction }
     }
 }

@@ -17,6 +17,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct ScenarioFile {
     name: String,
+    title: String,
     source: Source,
     base: Table,
     variants: Vec<Variant>,
@@ -57,7 +58,12 @@ impl ScenarioFile {
         let names: Vec<&str> = variants.iter().map(|v| v.name.as_str()).collect();
         let published = decode_published(&root, &names, &base.flows, &mut problems);
         problems.stop(sources)?;
-        Ok(ScenarioFile { name, source, base: root, variants, published })
+        Ok(ScenarioFile { name, title: base.title, source, base: root, variants, published })
+    }
+
+    /// One line for people; the name where the file has no title.
+    pub fn title(&self) -> &str {
+        &self.title
     }
 
     /// The scenario's name: the file's stem.

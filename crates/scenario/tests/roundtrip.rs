@@ -1,5 +1,7 @@
 //! A resolved scenario printed as TOML resolves to itself.
 
+#![allow(clippy::disallowed_methods)] // a test may read the files it is about
+
 use proptest::prelude::*;
 use scenario::{Kind, Queue, Scenario, ScenarioFile};
 use units::{BitRate, Bytes, Time};

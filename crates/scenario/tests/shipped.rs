@@ -1,5 +1,7 @@
 //! The scenarios that come with the program, resolved.
 
+#![allow(clippy::disallowed_methods)] // a test may read the files it is about
+
 use scenario::{Hop, Kind, Metric, Ping, Queue, ScenarioFile};
 use units::{BitRate, Bytes, Time};
 

@@ -1,0 +1,45 @@
+# longfat: `make demo` and `make test` do everything on a fresh Debian 12 machine with Rust and root.
+
+TARGET ?= $(or $(CARGO_TARGET_DIR),target)
+LONGFAT = $(TARGET)/release/longfat
+DEMO = $(TARGET)/demo
+
+.PHONY: demo test bench lint build setup install docs-pictures clean
+
+demo: build
+	@mkdir -p $(DEMO)
+	$(LONGFAT) --runs $(DEMO)/runs run scenarios/lab8-ping.toml --engine model,lab --report $(DEMO)/lab8-ping.html
+	$(LONGFAT) --runs $(DEMO)/runs run scenarios/lab8.toml --engine model,lab --report $(DEMO)/lab8.html
+	@echo
+	@echo "The report, with plots and the reasons: $(abspath $(DEMO))/lab8.html"
+	@echo "The ping report:                        $(abspath $(DEMO))/lab8-ping.html"
+
+build: setup
+	cargo build --release --locked -p longfat
+
+test: setup
+	@scripts/test.sh
+
+lint: setup
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	scripts/check-pure.sh
+
+# The lab against a plain veth pair and against the payload limit, as ratios of one run.
+bench: setup
+	cargo bench --locked -p longfat-lab --bench lab
+
+# Installs what is missing: a C linker for Rust, and nothing else.
+setup:
+	@scripts/setup.sh
+
+install: build
+	install -m 755 $(LONGFAT) $(or $(DESTDIR),/usr/local/bin)/longfat
+
+# Draws the pictures of README and docs anew, by the program itself.
+docs-pictures: build
+	@scripts/docs-pictures.sh $(LONGFAT)
+
+clean:
+	cargo clean

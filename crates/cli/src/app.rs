@@ -1,0 +1,71 @@
+//! The command line: what there is, and where it goes.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use crate::{bdp, exit, lab_command, records, run};
+
+/// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
+///
+/// Exit codes: 0 fine, 1 the work failed, 2 usage or bad input, 3 a published figure was missed,
+/// 4 the machine cannot do it.
+#[derive(Debug, Parser)]
+#[command(name = "longfat", version, max_term_width = 100)]
+struct Cli {
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long, global = true)]
+    json: bool,
+    /// Where records are kept
+    #[arg(long, global = true, value_name = "DIR", env = "LONGFAT_RUNS", default_value = "runs")]
+    runs: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Every closed form for a path, each with the sentence that explains it
+    Bdp(bdp::BdpArgs),
+    /// Run a scenario: progress, verdict table, published figures
+    Run(run::RunArgs),
+    /// Look after the labs of this machine
+    #[command(subcommand)]
+    Lab(lab_command::LabCommand),
+    /// List the runs on record
+    Ls(records::LsArgs),
+    /// Show one run
+    Show(records::ShowArgs),
+    /// Compare two runs, metric by metric
+    Compare(records::CompareArgs),
+    /// Draw a run's metrics over time as SVG
+    Plot(records::PlotArgs),
+    /// Write a report of runs as one HTML file
+    Report(records::ReportArgs),
+}
+
+/// Parses the command line, runs the command, and tells errors.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_env("LONGFAT_LOG"))
+        .with_writer(std::io::stderr)
+        .init();
+    match dispatch(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::report(&error),
+    }
+}
+
+fn dispatch(cli: &Cli) -> anyhow::Result<()> {
+    match &cli.command {
+        Command::Bdp(args) => bdp::run(args, cli.json),
+        Command::Run(args) => run::run(args, &cli.runs, cli.json),
+        Command::Lab(command) => lab_command::run(command, cli.json),
+        Command::Ls(args) => records::ls(args, &cli.runs, cli.json),
+        Command::Show(args) => records::show(args, &cli.runs, cli.json),
+        Command::Compare(args) => records::compare(args, &cli.runs, cli.json),
+        Command::Plot(args) => records::plot(args, &cli.runs, cli.json),
+        Command::Report(args) => records::report(args, &cli.runs, cli.json),
+    }
+}

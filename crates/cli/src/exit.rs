@@ -1,0 +1,81 @@
+//! Exit codes, and how an error is told.
+
+use std::process::ExitCode;
+
+use miette::{GraphicalReportHandler, GraphicalTheme};
+
+/// The work failed.
+const FAILED: u8 = 1;
+/// Usage or bad input.
+const BAD_INPUT: u8 = 2;
+/// A published figure was missed.
+const MISSED: u8 = 3;
+/// The machine cannot do it.
+const MISSING: u8 = 4;
+
+/// An error with an exit code of its own; everything else is 1.
+#[derive(Debug, thiserror::Error)]
+pub enum Exit {
+    /// Bad input: a message for people.
+    #[error("{0}")]
+    BadInput(String),
+    /// A scenario with mistakes, each shown where it is.
+    #[error("{0}")]
+    Scenario(#[from] scenario::Error),
+    /// Published figures that this run should have met and did not.
+    #[error("{0}")]
+    Missed(String),
+    /// The machine lacks a privilege or a feature.
+    #[error("{0}")]
+    Missing(String),
+    /// Ended by a signal; what was measured is kept.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Tells an error on standard error and returns its exit code.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    let own = error.downcast_ref::<Exit>();
+    match own {
+        Some(Exit::Scenario(mistakes)) => tell_mistakes(mistakes),
+        _ => eprintln!("longfat: {}", chain(error)),
+    }
+    ExitCode::from(match own {
+        Some(Exit::BadInput(_) | Exit::Scenario(_)) => BAD_INPUT,
+        Some(Exit::Missed(_)) => MISSED,
+        Some(Exit::Missing(_)) => MISSING,
+        Some(Exit::Interrupted) | None => FAILED,
+    })
+}
+
+/// The error and its causes in one line; a cause that its parent already quotes is left out.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+fn tell_mistakes(error: &scenario::Error) {
+    use std::io::IsTerminal;
+    let theme = if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        GraphicalTheme::unicode()
+    } else {
+        GraphicalTheme::unicode_nocolor()
+    };
+    let handler = GraphicalReportHandler::new_themed(theme).with_links(false);
+    for mistake in error.mistakes() {
+        let mut text = String::new();
+        // A message that cannot be drawn is still told in one line.
+        if handler.render_report(&mut text, mistake).is_err() {
+            text = mistake.line();
+        }
+        eprintln!("{}\n{}", mistake.line(), text.trim_end());
+    }
+}

@@ -1,0 +1,120 @@
+//! What the verdict and the model need to know of a flow beside its samples: its path and its buffers.
+
+use std::fs;
+
+use model::wire::{self, Ip, Transport};
+use scenario::{Direction, Flow, Host, Kind, Queue, Scenario, Tcp};
+use units::{BitRate, Time};
+use verdict::{Buffer, FlowContext, PathLink};
+
+/// A flow's way through the network and back.
+pub struct FlowPath<'a> {
+    /// The directions of links that data crosses, with the links' names.
+    pub there: Vec<(&'a str, bool, &'a Direction)>,
+    /// Two-way propagation delay.
+    pub rtt: Time,
+    /// MTU that both hosts keep to.
+    pub mtu: u32,
+    /// IP version.
+    pub ip: Ip,
+}
+
+impl<'a> FlowPath<'a> {
+    /// The path of a flow; `None` where there is none (a resolved scenario always has one).
+    pub fn of(scenario: &'a Scenario, flow: &Flow) -> Option<Self> {
+        let directions = |from: &str, to: &str| -> Option<Vec<(&'a str, bool, &'a Direction)>> {
+            let hops = scenario.path(from, to)?;
+            let direction = |hop: &scenario::Hop| {
+                let link = &scenario.links[hop.link];
+                (link.name.as_str(), hop.reversed, link.direction(hop.reversed))
+            };
+            Some(hops.iter().map(direction).collect())
+        };
+        let there = directions(&flow.from, &flow.to)?;
+        let back = directions(&flow.to, &flow.from)?;
+        let rtt = there.iter().chain(&back).map(|(_, _, d)| d.delay.0).sum();
+        let (from, to) = (scenario.host(&flow.from)?, scenario.host(&flow.to)?);
+        let ip = if from.address.is_ipv4() { Ip::V4 } else { Ip::V6 };
+        Some(FlowPath { there, rtt: Time(rtt), mtu: from.mtu.min(to.mtu), ip })
+    }
+
+    /// The slowest direction that has a rate.
+    pub fn slowest(&self) -> Option<(&'a Direction, BitRate)> {
+        self.there.iter().filter_map(|(_, _, d)| Some((*d, d.rate?))).min_by_key(|(_, rate)| *rate)
+    }
+
+    /// Goodput of TCP that the links allow with this MSS.
+    pub fn wire_limit_bps(&self, asked_mss: Option<u32>) -> Option<f64> {
+        let mss = wire::mss(self.mtu, self.ip, asked_mss);
+        let headers = self.ip.header_bytes() + Transport::Tcp.header_bytes();
+        self.there
+            .iter()
+            .filter_map(|(_, _, d)| Some(wire::goodput_bps(d.rate?, mss, headers, d.overhead)))
+            .reduce(f64::min)
+    }
+
+    /// Bytes that the queue of the slowest link holds, with packets of the path's MTU.
+    pub fn queue_bytes(&self) -> Option<u64> {
+        let (direction, _) = self.slowest()?;
+        match direction.queue {
+            Queue::Unlimited => None,
+            Queue::Bytes(bytes) => Some(bytes.0),
+            Queue::Packets(packets) => Some(packets * u64::from(self.mtu + direction.overhead)),
+        }
+    }
+
+    /// Probability that a packet is lost on the way there.
+    pub fn loss(&self) -> f64 {
+        1.0 - self.there.iter().map(|(_, _, d)| 1.0 - d.loss).product::<f64>()
+    }
+}
+
+/// The verdict's view of a flow.
+pub fn flow_context(scenario: &Scenario, flow: &Flow) -> FlowContext {
+    let mut context = FlowContext {
+        name: flow.name.clone(),
+        from: flow.from.clone(),
+        to: flow.to.clone(),
+        ..FlowContext::default()
+    };
+    let Kind::Tcp(tcp) = &flow.kind else { return context };
+    if let Some(path) = FlowPath::of(scenario, flow) {
+        context.wire_limit_bps = path.wire_limit_bps(tcp.mss);
+        context.path = path
+            .there
+            .iter()
+            .filter_map(|(name, reversed, direction)| {
+                Some(PathLink {
+                    name: (*name).into(),
+                    direction: if *reversed { "backward" } else { "forward" }.into(),
+                    rate_bps: direction.rate?.as_f64(),
+                })
+            })
+            .collect();
+    }
+    context.pacing_bps = tcp.pacing.map(BitRate::as_f64);
+    (context.send_buffer, context.receive_buffer) = buffers(scenario, flow, tcp);
+    context
+}
+
+/// The sender's and the receiver's buffers.
+pub fn buffers(scenario: &Scenario, flow: &Flow, tcp: &Tcp) -> (Buffer, Buffer) {
+    let buffer = |asked: Option<units::Bytes>, host: &str, name: &str| match asked {
+        Some(asked) => Buffer::Fixed(asked.0),
+        None => scenario.host(host).and_then(|h| tuned(h, name)).map_or(Buffer::Unknown, Buffer::Tuned),
+    };
+    (
+        buffer(tcp.send_buffer, &flow.from, "net.ipv4.tcp_wmem"),
+        buffer(tcp.receive_buffer, &flow.to, "net.ipv4.tcp_rmem"),
+    )
+}
+
+/// A host's three values of a setting: its own, else the machine's, which namespaces begin with.
+fn tuned(host: &Host, name: &str) -> Option<[u64; 3]> {
+    let text = match host.sysctl.get(name) {
+        Some(text) => text.clone(),
+        None => fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?,
+    };
+    let values: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
+    values.try_into().ok()
+}

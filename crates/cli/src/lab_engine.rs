@@ -1,0 +1,153 @@
+//! The lab as an engine: runs a scenario, streams its rows into the record, and makes the summary.
+
+use std::sync::atomic::AtomicBool;
+
+use lab::{Backend, Journal, Observer, Outcome, Privilege, Progress};
+use record::Writer;
+use scenario::Scenario;
+use schema::{Event, FlowSample, LinkSample, LinkSummary, RunSummary};
+use units::Time;
+use verdict::FlowTimes;
+
+use crate::{exit::Exit, flow_context::flow_context, progress::Teller};
+
+/// Share of samples with computing as the limit from which on a run is not to be trusted.
+const HOST_LIMITED: f64 = 0.2;
+
+/// What all lab runs of one command share.
+pub struct LabSetup {
+    /// Where labs are entered.
+    pub journal: Journal,
+    /// By what right.
+    pub privilege: Privilege,
+    /// How hosts are connected.
+    pub backend: Backend,
+}
+
+/// A run's summary and its rows.
+pub struct Rows {
+    /// The summary, complete.
+    pub summary: RunSummary,
+    /// Labelled samples.
+    pub flows: Vec<FlowSample>,
+    /// Link samples.
+    pub links: Vec<LinkSample>,
+    /// Events.
+    pub events: Vec<Event>,
+}
+
+/// A summary without rows.
+impl From<RunSummary> for Rows {
+    fn from(summary: RunSummary) -> Self {
+        Rows { summary, flows: Vec::new(), links: Vec::new(), events: Vec::new() }
+    }
+}
+
+/// Rows go to the record, progress to the terminal.
+struct Recording<'a> {
+    writer: &'a mut Writer,
+    teller: Teller,
+}
+
+impl Observer for Recording<'_> {
+    fn rows(
+        &mut self,
+        flows: &[FlowSample],
+        links: &[LinkSample],
+        events: &[Event],
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.writer.append(flows, links, events).map_err(Into::into)
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        self.teller.tell(progress);
+    }
+}
+
+/// Runs the scenario in the lab and completes `summary`.
+pub fn run(
+    scenario: &Scenario,
+    summary: RunSummary,
+    setup: &LabSetup,
+    title: &str,
+    writer: &mut Writer,
+    stop: &AtomicBool,
+) -> anyhow::Result<Rows> {
+    let options = lab::Options {
+        privilege: setup.privilege,
+        backend: setup.backend,
+        journal: &setup.journal,
+        stop,
+    };
+    let mut recording = Recording { writer, teller: Teller::new(title, scenario.duration) };
+    let outcome = lab::run(scenario, &options, &mut recording).map_err(failure);
+    recording.teller.finish();
+    Ok(complete(scenario, summary, outcome?))
+}
+
+/// An error of the lab with its exit code.
+pub fn failure(error: lab::Error) -> anyhow::Error {
+    match error {
+        lab::Error::Observer(cause) => anyhow::anyhow!(cause),
+        missing if missing.is_missing() => Exit::Missing(missing.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+fn complete(scenario: &Scenario, mut summary: RunSummary, mut outcome: Outcome) -> Rows {
+    outcome.flows.sort_by_key(|row| row.time_us);
+    outcome.events.sort_by_key(|event| event.time_us);
+    for (flow, end) in scenario.flows.iter().zip(&outcome.flow_ends) {
+        let context = flow_context(scenario, flow);
+        verdict::decide(&mut outcome.flows, &outcome.links, &context);
+        let micros = |time: Time| (time.0 / 1000) as i64;
+        let times = FlowTimes {
+            kind: flow.kind.name().into(),
+            cc: end.cc.clone(),
+            started_us: end.started.map(micros),
+            ended_us: end.ended.map(micros),
+            bytes: end.bytes,
+        };
+        summary.flows.push(verdict::summarize(&outcome.flows, &outcome.events, &times, &context));
+    }
+    summary.links = outcome.link_ends.iter().map(|end| link_summary(scenario, end, outcome.duration)).collect();
+    let goodputs: Vec<f64> =
+        summary.flows.iter().filter(|f| f.kind == "tcp").filter_map(|f| f.goodput_bps).collect();
+    summary.fairness_jain = model::fairness::jain_index(&goodputs);
+    summary.duration_s = outcome.duration.as_secs_f64();
+    summary.wall_s = (outcome.wall.as_secs_f64() * 1000.0).round() / 1000.0;
+    summary.partial = outcome.interrupted;
+    summary.quality = outcome.quality;
+    for flow in summary.flows.iter().filter(|f| f.limited_steady.host_cpu >= HOST_LIMITED) {
+        summary.quality.ok = false;
+        summary.quality.notes.insert(
+            0,
+            format!(
+                "flow {} waited for the computers in {:.0} % of its samples",
+                flow.name,
+                flow.limited_steady.host_cpu * 100.0
+            ),
+        );
+    }
+    Rows { summary, flows: outcome.flows, links: outcome.links, events: outcome.events }
+}
+
+fn link_summary(scenario: &Scenario, end: &lab::LinkEnd, duration: Time) -> LinkSummary {
+    let link = &scenario.links[end.link];
+    let rate = link.direction(end.reversed).rate.map(units::BitRate::as_f64);
+    let seconds = duration.as_secs_f64();
+    let counters = &end.counters;
+    LinkSummary {
+        name: link.name.clone(),
+        direction: if end.reversed { "backward" } else { "forward" }.into(),
+        rate_bps: rate,
+        utilization: rate
+            .filter(|_| seconds > 0.0)
+            .map(|rate| ((counters.sent_bytes as f64 * 8.0 / (rate * seconds)) * 1e4).round() / 1e4),
+        sent_packets: counters.sent_packets,
+        dropped_queue: counters.dropped_queue,
+        dropped_loss: counters.dropped_loss,
+        max_queue_bytes: counters.max_queue_bytes,
+        mean_queue_bytes: if seconds > 0.0 { (counters.queue_byte_seconds / seconds).round() } else { 0.0 },
+    }
+}

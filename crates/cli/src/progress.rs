@@ -1,0 +1,108 @@
+//! How a run is going: one changing line on a terminal, a line now and then elsewhere. All on standard error.
+
+use std::{
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::Progress;
+use schema::FlowSample;
+use units::{BitRate, Bytes, Time};
+
+/// How often a line is written where there is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// Share of a new sample in the goodput shown: samples of 10 ms jump.
+const SMOOTHING: f64 = 0.2;
+
+/// Tells people how a run is going.
+pub struct Teller {
+    title: String,
+    duration: Time,
+    bar: Option<ProgressBar>,
+    last_line: Instant,
+    smooth: Vec<(String, f64)>,
+}
+
+impl Teller {
+    /// A teller for one run of `duration`.
+    pub fn new(title: &str, duration: Time) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(Some(duration.0 / 1_000_000), ProgressDrawTarget::stderr());
+            // The template is constant and valid.
+            if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:20} {msg}") {
+                bar.set_style(style);
+            }
+            bar.set_prefix(title.to_string());
+            bar
+        });
+        if bar.is_none() {
+            eprintln!("{title}: {duration} to go");
+        }
+        Teller { title: title.into(), duration, bar, last_line: Instant::now(), smooth: Vec::new() }
+    }
+
+    /// Shows the latest samples.
+    pub fn tell(&mut self, progress: &Progress) {
+        let left = self.duration.0.saturating_sub(progress.elapsed.0) as f64 * 1e-9;
+        let flows: Vec<String> = progress.flows.iter().map(|f| self.flow(f)).collect();
+        let text = format!("{left:4.1} s left  {}", flows.join("  "));
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(progress.elapsed.0 / 1_000_000);
+                bar.set_message(text);
+            }
+            None if self.last_line.elapsed() >= LINE_INTERVAL => {
+                self.last_line = Instant::now();
+                eprintln!("{}: {text}", self.title);
+            }
+            None => {}
+        }
+    }
+
+    /// Takes the line away.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn flow(&mut self, sample: &FlowSample) -> String {
+        let mut parts = vec![sample.flow.clone()];
+        if let Some(goodput) = sample.goodput_bps {
+            parts.push(rounded(self.smoothed(&sample.flow, goodput as f64)).to_string());
+        }
+        if let (Some(cwnd), Some(mss)) = (sample.snd_cwnd_segs, sample.snd_mss_bytes) {
+            parts.push(format!("cwnd {}", Bytes(three_digits((cwnd * mss) as f64))));
+        }
+        if let Some(rtt) = sample.srtt_us {
+            parts.push(format!("rtt {:.2} ms", rtt as f64 / 1000.0));
+        }
+        parts.join(" ")
+    }
+
+    fn smoothed(&mut self, flow: &str, value: f64) -> f64 {
+        match self.smooth.iter_mut().find(|(name, _)| name == flow) {
+            Some((_, mean)) => {
+                *mean += (value - *mean) * SMOOTHING;
+                *mean
+            }
+            None => {
+                self.smooth.push((flow.into(), value));
+                value
+            }
+        }
+    }
+}
+
+fn rounded(bps: f64) -> BitRate {
+    BitRate(three_digits(bps))
+}
+
+fn three_digits(value: f64) -> u64 {
+    if value < 1000.0 {
+        return value.max(0.0).round() as u64;
+    }
+    let unit = 10f64.powi(value.log10().floor() as i32 - 2);
+    ((value / unit).round() * unit) as u64
+}

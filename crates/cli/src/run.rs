@@ -1,0 +1,257 @@
+//! `longfat run`: a scenario through one or several engines, into records, a table and the published figures.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use anyhow::Context;
+use clap::Args;
+use lab::Journal;
+use record::Writer;
+use scenario::{Scenario, ScenarioFile};
+use schema::{HostInfo, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use view::{LoadedRun, ReportExtra};
+
+use crate::{
+    engine::Engine,
+    exit::Exit,
+    interrupt,
+    lab_command::clean_journal,
+    lab_engine::{self, LabSetup},
+    model_engine, published,
+};
+
+/// What to run, and how.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The scenario file
+    file: PathBuf,
+    /// Engines, separated by commas: model, lab
+    #[arg(long, value_delimiter = ',', default_value = "lab", value_name = "ENGINES")]
+    engine: Vec<Engine>,
+    /// Only these variants (may be given several times, or separated by commas)
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    variant: Vec<String>,
+    /// Change a value of the scenario, as in `--set duration=5s` or `--set links.s1-s2.forward.delay=50ms`
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
+    sets: Vec<(String, String)>,
+    /// Also write a report of all these runs
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+fn parse_set(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not KEY=VALUE"))?;
+    Ok((key.trim().into(), value.trim().into()))
+}
+
+/// One run to make.
+struct Job<'a> {
+    engine: Engine,
+    variant: Option<&'a str>,
+    repeat: u32,
+    scenario: Scenario,
+}
+
+/// A run that was made.
+struct Made {
+    summary: RunSummary,
+    loaded: LoadedRun,
+}
+
+/// Runs the scenario.
+pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let file = read_scenario(&args.file)?;
+    let jobs = jobs(args, &file)?;
+    let host = lab::host_info();
+    let stop = interrupt::flag()?;
+    let setup = match jobs.iter().any(|job| job.engine == Engine::Lab) {
+        true => Some(lab_setup()?),
+        false => None,
+    };
+    let mut made = Vec::new();
+    for job in &jobs {
+        made.push(make(job, &file, &host, setup.as_ref(), runs_dir, &stop)?);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let runs: Vec<RunSummary> = made.iter().map(|m| m.summary.clone()).collect();
+    let summary = summary(&file, &host, runs);
+    if let Some(path) = &args.report {
+        let loaded: Vec<LoadedRun> = made.into_iter().map(|m| m.loaded).collect();
+        let command = std::env::args().collect::<Vec<_>>().join(" ");
+        let page = view::report(&summary, &loaded, &ReportExtra { command: Some(command) });
+        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if json {
+        println!("{}", serde_json::to_string_pretty(&summary)?);
+    } else {
+        tell(&summary, args.report.as_deref());
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Err(Exit::Interrupted.into());
+    }
+    missed(&summary)
+}
+
+fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
+    let bytes = fs::read(path).map_err(|e| Exit::BadInput(format!("cannot read {}: {e}", path.display())))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|e| Exit::BadInput(format!("{} is not TOML: it is not UTF-8 text ({e})", path.display())))?;
+    Ok(ScenarioFile::parse(&path.display().to_string(), &text).map_err(Exit::Scenario)?)
+}
+
+/// All runs asked for. The model comes first: it is to be told nothing of what the others measure.
+fn jobs<'a>(args: &'a RunArgs, file: &'a ScenarioFile) -> anyhow::Result<Vec<Job<'a>>> {
+    let mut engines = args.engine.clone();
+    engines.sort_unstable();
+    engines.dedup();
+    let mut variants: Vec<Option<&str>> = args.variant.iter().map(|v| Some(v.as_str())).collect();
+    if variants.is_empty() {
+        variants = file.variants().map(Some).collect();
+    }
+    if variants.is_empty() {
+        variants.push(None);
+    }
+    let mut jobs = Vec::new();
+    for variant in variants {
+        let scenario = file.resolve(variant, &args.sets).map_err(Exit::Scenario)?;
+        for &engine in &engines {
+            // A closed form gives the same each time.
+            let repeats = if engine == Engine::Model { 1 } else { scenario.repeat };
+            for repeat in 1..=repeats {
+                let seed = scenario.seed.wrapping_add(u64::from(repeat - 1));
+                jobs.push(Job { engine, variant, repeat, scenario: Scenario { seed, ..scenario.clone() } });
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+/// Cleans up after dead labs and gets the right to make new ones.
+fn lab_setup() -> anyhow::Result<LabSetup> {
+    // Before the privilege: in a user namespace this user would look like root.
+    let journal = Journal::of_this_user();
+    clean_journal(&journal)?;
+    let privilege = lab::acquire().map_err(lab_engine::failure)?;
+    Ok(LabSetup { journal, privilege, backend: lab::Backend::for_this_machine() })
+}
+
+fn make(
+    job: &Job<'_>,
+    file: &ScenarioFile,
+    host: &HostInfo,
+    setup: Option<&LabSetup>,
+    runs_dir: &Path,
+    stop: &AtomicBool,
+) -> anyhow::Result<Made> {
+    let mut begun = begin(job);
+    let id = record::new_id(&compact(&begun.started), job.engine.name(), job.variant, job.repeat);
+    let initial = summary(file, host, vec![begun.clone()]);
+    let mut writer = Writer::create(runs_dir, file.name(), &id, &job.scenario.to_toml(), &initial)?;
+    begun.id = writer.id().to_string();
+    let rows = match (job.engine, setup) {
+        (Engine::Lab, Some(setup)) => {
+            let title = title(file, job);
+            match lab_engine::run(&job.scenario, begun, setup, &title, &mut writer, stop) {
+                Ok(rows) => rows,
+                Err(error) => {
+                    writer.abort();
+                    return Err(error);
+                }
+            }
+        }
+        _ => model_engine::run(&job.scenario, begun, host).into(),
+    };
+    let one = summary(file, host, vec![rows.summary.clone()]);
+    let path = writer.finish(&one, &rows.flows, &rows.links, &rows.events)?;
+    let loaded = LoadedRun::from_rows(one, path, rows.flows, rows.links, rows.events);
+    Ok(Made { summary: rows.summary, loaded })
+}
+
+/// A run's summary before anything has happened.
+fn begin(job: &Job<'_>) -> RunSummary {
+    RunSummary {
+        id: String::new(),
+        engine: job.engine.name().into(),
+        variant: job.variant.map(Into::into),
+        sweep: BTreeMap::new(),
+        repeat: job.repeat,
+        seed: job.scenario.seed,
+        duration_s: job.scenario.duration.as_secs_f64(),
+        wall_s: 0.0,
+        started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        partial: false,
+        flows: Vec::new(),
+        links: Vec::new(),
+        fairness_jain: None,
+        quality: Quality { ok: true, ..Quality::default() },
+    }
+}
+
+/// RFC 3339 without separators, for file names.
+fn compact(started: &str) -> String {
+    started.chars().filter(|c| !matches!(c, '-' | ':')).collect()
+}
+
+fn title(file: &ScenarioFile, job: &Job<'_>) -> String {
+    let mut title = file.name().to_string();
+    if let Some(variant) = job.variant {
+        title = format!("{title} {variant}");
+    }
+    if job.scenario.repeat > 1 {
+        title = format!("{title} {}/{}", job.repeat, job.scenario.repeat);
+    }
+    title
+}
+
+/// The document of these runs, with the published figures of their variants.
+fn summary(file: &ScenarioFile, host: &HostInfo, runs: Vec<RunSummary>) -> Summary {
+    let asked: Vec<scenario::Published> =
+        file.published().iter().filter(|p| runs.iter().any(|r| r.variant == p.variant)).cloned().collect();
+    let other_kernel = |p: &scenario::Published| model_engine::for_published_kernel(file, p);
+    Summary {
+        schema: SUMMARY_SCHEMA.into(),
+        scenario: file.name().into(),
+        title: file.title().into(),
+        host: host.clone(),
+        published: published::compare(&asked, &runs, &host.kernel, other_kernel),
+        runs,
+    }
+}
+
+/// The tables for people, on standard output.
+fn tell(summary: &Summary, report: Option<&Path>) {
+    println!("{}", summary.title);
+    println!("{}", view::table::verdicts(&summary.runs));
+    for run in summary.runs.iter().filter(|r| !r.quality.notes.is_empty()) {
+        let judged = if run.quality.ok { "remark" } else { "NOT TO BE TRUSTED" };
+        let variant = run.variant.as_deref().unwrap_or("-");
+        run.quality.notes.iter().for_each(|note| println!("{} {variant}: {judged}: {note}", run.engine));
+    }
+    if !summary.published.is_empty() {
+        println!("{}", view::table::published(&summary.published));
+    }
+    if let Some(report) = report {
+        println!("report: {}", report.display());
+    }
+}
+
+/// An error where a published figure should have been met and was not. A run that is not to be trusted
+/// proves nothing either way.
+fn missed(summary: &Summary) -> anyhow::Result<()> {
+    let missed: Vec<String> = summary
+        .published
+        .iter()
+        .filter(|p| p.verdict == PublishedVerdict::Missed)
+        .map(|p| format!("{} ({})", p.id, p.metric))
+        .collect();
+    match missed.is_empty() {
+        true => Ok(()),
+        false => Err(Exit::Missed(format!("missed what was published: {}", missed.join(", "))).into()),
+    }
+}

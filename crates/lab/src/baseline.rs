@@ -1,0 +1,57 @@
+//! For the bench: the same flow over a plain veth pair, without any emulator between.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use perf::{Listener, Stop, TcpOptions};
+
+use crate::{
+    Error,
+    error::Attempted,
+    frame::mac,
+    namespace::Namespace,
+    netlink::{DeviceSetup, Netlink},
+    sys,
+};
+
+/// Goodput in bit/s of one TCP flow between two namespaces joined by a veth pair, over `span` after a
+/// second of warming up.
+pub fn veth_goodput(mtu: u32, cc: &str, span: Duration) -> Result<f64, Error> {
+    let (left, right) = (Namespace::new()?, Namespace::new()?);
+    let set_up = |device: &str, host: usize| {
+        let netlink = Netlink::open().attempted(|| "open netlink".into())?;
+        let setup = DeviceSetup { name: device, mac: mac(host), mtu, queue_len: 1000 };
+        let index = netlink.set_up(&setup).attempted(|| format!("set up {device}"))?;
+        let address = [10, 0, 0, host as u8 + 1].into();
+        netlink.add_address(index, address, 24).attempted(|| format!("give {device} an address"))
+    };
+    left.run(|| {
+        Netlink::open()
+            .and_then(|n| n.add_veth("left", "right", right.raw_fd()))
+            .attempted(|| "make a veth pair".into())?;
+        set_up("left", 0)
+    })?;
+    right.run(|| set_up("right", 1))?;
+    let options = TcpOptions { cc: Some(cc.into()), ..TcpOptions::default() };
+    let failed = |source| Error::Flow { flow: "baseline".into(), source };
+    let stop = Stop::default();
+    let received = AtomicU64::new(0);
+    let listener = right.run(|| Listener::bind([10, 0, 0, 2].into(), &options).map_err(failed))?;
+    let address = listener.address().map_err(failed)?;
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| listener.accept(&stop)?.run(&stop, &received));
+        let sender = left.run(|| perf::connect(address, &options, &stop).map_err(failed))?;
+        let sender = scope.spawn(|| sender.run(&stop));
+        std::thread::sleep(Duration::from_secs(1));
+        let (from, before) = (sys::monotonic(), received.load(Ordering::Relaxed));
+        std::thread::sleep(span);
+        let bytes = received.load(Ordering::Relaxed) - before;
+        let seconds = sys::monotonic().as_secs_f64() - from.as_secs_f64();
+        stop.set();
+        // Both were told to stop: how they ended says nothing more.
+        let _ = (sender.join(), receiver.join());
+        Ok(bytes as f64 * 8.0 / seconds)
+    })
+}

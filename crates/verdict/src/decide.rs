@@ -1,0 +1,272 @@
+//! Labels each sample of a TCP flow with what limited it.
+//!
+//! In this order:
+//! 1. The path's slowest link was full over the last round trips: `path_rate`, unless the flow had
+//!    only a part of it and was itself held down by a window, a buffer or an application.
+//! 2. What was outstanding filled the peer's window: `receive_window`; or `application` where the
+//!    receiver held so much unread data that it is the reader who keeps the window shut.
+//! 3. Nothing was left to send: `send_buffer` where the buffer was full, else `application`.
+//! 4. The congestion window was full, or loss was being repaired: `loss` after a loss, before any
+//!    `slow_start`.
+//! 5. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows).
+//! 6. Data waited though nothing held it: `host_cpu`.
+
+use schema::{Cause, FlowSample, LinkSample};
+
+use crate::{FlowContext, series::Cumulative};
+
+/// Share of a link's rate from which on it counts as full.
+const FULL: f64 = 0.95;
+/// Share of the goodput possible from which on a flow has the whole link.
+const WHOLE: f64 = 0.9;
+/// Share of a window from which on it counts as filled.
+const FILLED: f64 = 0.95;
+/// Share of the congestion window from which on it counts as filled.
+const CWND_FILLED: f64 = 0.9;
+/// The kernel wakes a writer when two thirds of the send buffer are used; a little less for slack.
+const BUFFER_FULL: f64 = 0.6;
+/// Unread data that is so much of the window offered means that the reader is slow.
+const UNREAD: f64 = 0.5;
+/// A goodput of so much of the pacing rate is made by pacing.
+const PACED: f64 = 0.8;
+/// Rates are taken over so many round trips: what is held down by a window sends in bursts.
+const ROUND_TRIPS: i64 = 4;
+const LOSS_STATES: [i64; 2] = [3, 4];
+
+/// Labels the samples of flow `context.name` in `rows`; others are left as they are. Rows must be in
+/// order of time. A flow's first sample, and samples without a sender's state, stay unlabelled.
+pub fn decide(rows: &mut [FlowSample], links: &[LinkSample], context: &FlowContext) {
+    let history = History::new(rows, links, context);
+    let mut seen_loss = false;
+    let mut first = true;
+    for row in rows.iter_mut().filter(|r| r.flow == context.name) {
+        seen_loss |= row.total_retrans_segs.is_some_and(|n| n > 0)
+            || row.ca_state.is_some_and(|s| LOSS_STATES.contains(&s));
+        row.limited_by = if first { None } else { cause(row, &history, context, seen_loss) };
+        first = false;
+    }
+}
+
+/// What is needed of the other samples.
+struct History {
+    received_bits: Cumulative,
+    /// Bits sent by each link of the path, and its rate.
+    links: Vec<(Cumulative, f64)>,
+}
+
+impl History {
+    fn new(rows: &[FlowSample], links: &[LinkSample], context: &FlowContext) -> Self {
+        let mut received_bits = Cumulative::default();
+        for row in rows.iter().filter(|r| r.flow == context.name) {
+            if let Some(bytes) = row.bytes_received.or(row.bytes_acked) {
+                received_bits.push(row.time_us, bytes as f64 * 8.0);
+            }
+        }
+        let links = context
+            .path
+            .iter()
+            .map(|link| {
+                let mut sent = Cumulative::default();
+                for row in links.iter().filter(|r| r.link == link.name && r.direction == link.direction) {
+                    sent.push(row.time_us, row.sent_bytes.unwrap_or(0) as f64 * 8.0);
+                }
+                (sent, link.rate_bps)
+            })
+            .collect();
+        History { received_bits, links }
+    }
+
+    /// The fullest link's use between two instants.
+    fn utilization(&self, from_us: i64, to_us: i64) -> Option<f64> {
+        let used = |(sent, rate): &(Cumulative, f64)| sent.rate(from_us, to_us).map(|bps| bps / rate);
+        self.links.iter().filter_map(used).reduce(f64::max)
+    }
+}
+
+fn cause(row: &FlowSample, history: &History, context: &FlowContext, seen_loss: bool) -> Option<Cause> {
+    let mss = row.snd_mss_bytes? as f64;
+    let outstanding = row.unacked_segs? as f64 * mss;
+    let cwnd = row.snd_cwnd_segs? as f64 * mss;
+    let window = row.snd_wnd_bytes.map(|w| w as f64);
+    let half = (row.srtt_us.unwrap_or(0) * ROUND_TRIPS / 2).max(1);
+    let (from, to) = (row.time_us - half, row.time_us + half);
+    let goodput = history.received_bits.rate(from, to).unwrap_or(0.0);
+    let whole = context.wire_limit_bps.is_some_and(|limit| goodput >= WHOLE * limit);
+    let full = match history.utilization(from, to) {
+        Some(utilization) => utilization >= FULL,
+        None => context.wire_limit_bps.is_some_and(|limit| goodput >= FULL * limit),
+    };
+    if full && whole {
+        return Some(Cause::PathRate);
+    }
+    if let Some(held) = held_down(row, outstanding, window, mss) {
+        return Some(held);
+    }
+    if full {
+        return Some(Cause::PathRate);
+    }
+    let repairing = row.ca_state.is_some_and(|s| LOSS_STATES.contains(&s));
+    if repairing || outstanding >= CWND_FILLED * cwnd {
+        return Some(if seen_loss { Cause::Loss } else { Cause::SlowStart });
+    }
+    let paced = row.pacing_rate_bps.is_some_and(|rate| goodput >= PACED * rate as f64);
+    if paced {
+        let asked = context.pacing_bps.is_some_and(|asked| goodput >= PACED * asked);
+        return Some(if asked || seen_loss { Cause::Pacing } else { Cause::SlowStart });
+    }
+    Some(Cause::HostCpu)
+}
+
+/// A window, a buffer or an application that holds the flow down.
+fn held_down(row: &FlowSample, outstanding: f64, window: Option<f64>, mss: f64) -> Option<Cause> {
+    let unread = row.rcv_queue_bytes.unwrap_or(0) as f64;
+    if let Some(window) = window {
+        // The last segment that does not fit whole leaves a gap.
+        let filled = outstanding + mss >= window || outstanding >= FILLED * window;
+        let offered = row.rcv_wnd_bytes.map_or(window, |w| w as f64).max(mss);
+        if filled {
+            return Some(if unread >= UNREAD * offered { Cause::Application } else { Cause::ReceiveWindow });
+        }
+    }
+    let sndbuf = row.sndbuf_bytes.unwrap_or(0) as f64;
+    let all_sent = (row.notsent_bytes? as f64) <= (2.0 * mss).max(sndbuf / 20.0);
+    if !all_sent {
+        return None;
+    }
+    let cwnd = row.snd_cwnd_segs? as f64 * mss;
+    let buffer_full = sndbuf > 0.0 && row.wmem_queued_bytes? as f64 >= BUFFER_FULL * sndbuf;
+    match (buffer_full, outstanding >= CWND_FILLED * cwnd) {
+        // Both are full while the send buffer grows with the congestion window.
+        (_, true) => None,
+        (true, false) => Some(Cause::SendBuffer),
+        (false, false) => Some(Cause::Application),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PathLink;
+
+    const MSS: i64 = 1448;
+
+    /// A flow at 10 ms samples over a 20 ms path of 1 Gb/s that gets `goodput_bps`; `set` changes each row.
+    fn flow(goodput_bps: f64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
+        let context = FlowContext {
+            name: "f".into(),
+            wire_limit_bps: Some(0.956e9),
+            path: vec![PathLink { name: "l".into(), direction: "forward".into(), rate_bps: 1e9 }],
+            ..FlowContext::default()
+        };
+        let mut rows = Vec::new();
+        let mut links = Vec::new();
+        for i in 0..100i64 {
+            let bytes = (goodput_bps / 8.0 * i as f64 * 0.01) as i64;
+            let mut row = FlowSample {
+                time_us: i * 10_000,
+                flow: "f".into(),
+                ca_state: Some(0),
+                snd_mss_bytes: Some(MSS),
+                snd_cwnd_segs: Some(4000),
+                snd_wnd_bytes: Some(10_000_000),
+                unacked_segs: Some(1000),
+                notsent_bytes: Some(3_000_000),
+                sndbuf_bytes: Some(20_000_000),
+                wmem_queued_bytes: Some(19_000_000),
+                rcv_wnd_bytes: Some(10_000_000),
+                rcv_queue_bytes: Some(0),
+                srtt_us: Some(20_000),
+                total_retrans_segs: Some(0),
+                pacing_rate_bps: Some(20_000_000_000),
+                bytes_received: Some(bytes),
+                ..FlowSample::default()
+            };
+            set(&mut row);
+            rows.push(row);
+            links.push(LinkSample {
+                time_us: i * 10_000 + 3,
+                link: "l".into(),
+                direction: "forward".into(),
+                sent_bytes: Some((bytes as f64 * 1514.0 / 1448.0) as i64),
+                ..LinkSample::default()
+            });
+        }
+        decide(&mut rows, &links, &context);
+        assert_eq!(rows[0].limited_by, None);
+        rows[1..].iter().map(|r| r.limited_by.unwrap()).collect()
+    }
+
+    fn all(causes: &[Cause], expected: Cause) {
+        let wrong = causes.iter().filter(|c| **c != expected).count();
+        assert_eq!(wrong, 0, "{wrong} of {} samples are not {expected:?}: {causes:?}", causes.len());
+    }
+
+    #[test]
+    fn a_filled_window_is_the_receivers_or_its_readers() {
+        let window = |row: &mut FlowSample| {
+            row.snd_wnd_bytes = Some(1000 * MSS + 1000);
+            row.rcv_wnd_bytes = row.snd_wnd_bytes;
+        };
+        all(&flow(0.5e9, window), Cause::ReceiveWindow);
+        let slow = |row: &mut FlowSample| {
+            row.snd_wnd_bytes = Some(0);
+            row.rcv_wnd_bytes = Some(0);
+            row.unacked_segs = Some(0);
+            row.rcv_queue_bytes = Some(500_000);
+        };
+        all(&flow(0.04e9, slow), Cause::Application);
+    }
+
+    #[test]
+    fn nothing_to_send_is_the_buffer_or_the_writer() {
+        let buffer = |row: &mut FlowSample| row.notsent_bytes = Some(0);
+        all(&flow(0.5e9, buffer), Cause::SendBuffer);
+        let writer = |row: &mut FlowSample| {
+            row.notsent_bytes = Some(0);
+            row.wmem_queued_bytes = Some(1_500_000);
+        };
+        all(&flow(0.1e9, writer), Cause::Application);
+    }
+
+    #[test]
+    fn a_full_path_wins_over_what_fills_it() {
+        let window = |row: &mut FlowSample| row.snd_wnd_bytes = Some(1000 * MSS);
+        all(&flow(0.955e9, window), Cause::PathRate);
+        let cwnd = |row: &mut FlowSample| {
+            row.snd_cwnd_segs = Some(1000);
+            row.total_retrans_segs = Some(5);
+        };
+        all(&flow(0.955e9, cwnd), Cause::PathRate);
+    }
+
+    #[test]
+    fn a_filled_congestion_window_is_what_held_it_down() {
+        let growing = |row: &mut FlowSample| row.snd_cwnd_segs = Some(1000);
+        all(&flow(0.3e9, growing), Cause::SlowStart);
+        let after_loss = |row: &mut FlowSample| {
+            growing(row);
+            row.total_retrans_segs = Some(3);
+        };
+        all(&flow(0.3e9, after_loss), Cause::Loss);
+        let repairing = |row: &mut FlowSample| row.ca_state = Some(3);
+        all(&flow(0.3e9, repairing), Cause::Loss);
+    }
+
+    #[test]
+    fn what_waits_without_a_window_is_paced_or_not_computed() {
+        let paced = |row: &mut FlowSample| {
+            row.pacing_rate_bps = Some(520_000_000);
+            row.total_retrans_segs = Some(1);
+        };
+        all(&flow(0.5e9, paced), Cause::Pacing);
+        all(&flow(0.5e9, |_| {}), Cause::HostCpu);
+    }
+
+    #[test]
+    fn an_unknown_sender_stays_unlabelled() {
+        let mut rows =
+            vec![FlowSample { flow: "f".into(), ..FlowSample::default() }, FlowSample { flow: "f".into(), ..FlowSample::default() }];
+        decide(&mut rows, &[], &FlowContext { name: "f".into(), ..FlowContext::default() });
+        assert!(rows.iter().all(|r| r.limited_by.is_none()));
+    }
+}

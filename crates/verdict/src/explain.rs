@@ -1,0 +1,316 @@
+//! The verdict in words: the evidence, and the exact setting where the limit is a setting.
+
+use schema::{Cause, FlowSample, FlowSummary};
+use units::{BitRate, Bytes, Time};
+
+use crate::{Buffer, FlowContext, summarize::mean};
+
+const MIB: u64 = 1 << 20;
+
+/// Fills in `evidence` and `remedy` of a summary whose figures and verdict are known. `rows` are the
+/// samples the verdict is about.
+pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut FlowSummary) {
+    let Some(cause) = summary.verdict else { return };
+    let share = summary.limited_steady.largest().map_or(summary.limited.share(cause), |c| {
+        summary.limited_steady.share(c)
+    });
+    let facts = Facts::new(rows, summary, share);
+    let (evidence, remedy) = match cause {
+        Cause::ReceiveWindow => receive_window(&facts, context, summary),
+        Cause::SendBuffer => send_buffer(&facts, context, summary),
+        Cause::PathRate => path_rate(&facts, context, summary),
+        Cause::Loss => loss(&facts, summary),
+        Cause::SlowStart => slow_start(&facts, summary),
+        Cause::Application => application(&facts, context),
+        Cause::Pacing => pacing(&facts, context),
+        Cause::HostCpu => host_cpu(&facts),
+    };
+    summary.evidence = evidence;
+    summary.remedy = remedy;
+}
+
+/// Means over the samples, ready to be printed.
+struct Facts {
+    share: String,
+    outstanding: Bytes,
+    window: Bytes,
+    send_buffer: Bytes,
+    queued: Bytes,
+    unread: Bytes,
+    pacing: Option<BitRate>,
+    clocks: Option<String>,
+}
+
+impl Facts {
+    fn new(rows: &[&FlowSample], summary: &FlowSummary, share: f64) -> Self {
+        let bytes = |value: fn(&FlowSample) -> Option<i64>| {
+            rounded(mean(rows.iter().filter_map(|r| value(r)).map(|v| v as f64)).unwrap_or(0.0))
+        };
+        let settled = summary.steady_from_s.map_or(String::new(), |s| format!(" after {s:.1} s"));
+        Facts {
+            share: format!("in {:.0} % of the samples{settled}", share * 100.0),
+            outstanding: bytes(|r| Some(r.unacked_segs? * r.snd_mss_bytes?)),
+            window: bytes(|r| r.snd_wnd_bytes),
+            send_buffer: bytes(|r| r.sndbuf_bytes),
+            queued: bytes(|r| r.wmem_queued_bytes),
+            unread: bytes(|r| r.rcv_queue_bytes),
+            pacing: mean(rows.iter().filter_map(|r| r.pacing_rate_bps).map(|v| v as f64))
+                .map(|bps| BitRate(three_digits(bps))),
+            clocks: kernel_clocks(rows),
+        }
+    }
+}
+
+type Words = (Vec<String>, Option<String>);
+
+fn receive_window(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
+    let mut evidence = vec![format!(
+        "{} what was outstanding ({}) filled the window that {} advertises ({})",
+        facts.share, facts.outstanding, context.to, facts.window
+    )];
+    if let Some(share) = summary.window_share {
+        evidence.push(format!(
+            "the kernel of {} offers {:.0} % of its receive buffer as window; {}",
+            context.to,
+            share * 100.0,
+            buffer_words(&context.receive_buffer, "net.ipv4.tcp_rmem", "SO_RCVBUF")
+        ));
+    }
+    evidence.extend(facts.clocks.clone());
+    let remedy = buffer_remedy(&context.receive_buffer, "net.ipv4.tcp_rmem", "receive_buffer", &context.to, context, summary);
+    (evidence, remedy)
+}
+
+fn send_buffer(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
+    let mut evidence = vec![
+        format!(
+            "{} everything written was sent and only {} outstanding, below the peer's window ({}) and the \
+             congestion window, while the send buffer was in use ({} of {})",
+            facts.share, facts.outstanding, facts.window, facts.queued, facts.send_buffer
+        ),
+        format!(
+            "the kernel wakes the writer when two thirds of the buffer are left in use, so as little as that \
+             may be in flight; {}",
+            buffer_words(&context.send_buffer, "net.ipv4.tcp_wmem", "SO_SNDBUF")
+        ),
+    ];
+    evidence.extend(facts.clocks.clone());
+    let remedy = buffer_remedy(&context.send_buffer, "net.ipv4.tcp_wmem", "send_buffer", &context.from, context, summary);
+    (evidence, remedy)
+}
+
+fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
+    let narrowest = context.path.iter().min_by(|a, b| a.rate_bps.total_cmp(&b.rate_bps));
+    let mut evidence = vec![match narrowest {
+        Some(link) => format!(
+            "{} link {} ({}) was full",
+            facts.share,
+            link.name,
+            BitRate(three_digits(link.rate_bps))
+        ),
+        None => format!("{} the flow had what the path gives", facts.share),
+    }];
+    if let (Some(limit), Some(got)) = (summary.wire_limit_bps, summary.steady_goodput_bps) {
+        evidence.push(format!(
+            "{:.1} % of the {} of goodput that its headers leave possible",
+            got / limit * 100.0,
+            BitRate(three_digits(limit))
+        ));
+    }
+    (evidence, None)
+}
+
+fn loss(facts: &Facts, summary: &FlowSummary) -> Words {
+    let mut evidence = vec![format!(
+        "{} the congestion window was full and below what the path carries, after a loss",
+        facts.share
+    )];
+    if let (Some(retransmitted), Some(sent)) = (summary.retransmitted_segs, summary.sent_segs.filter(|s| *s > 0)) {
+        evidence.push(format!(
+            "{retransmitted} of {sent} segments were retransmitted ({:.3} %)",
+            retransmitted as f64 / sent as f64 * 100.0
+        ));
+    }
+    (evidence, None)
+}
+
+fn slow_start(facts: &Facts, summary: &FlowSummary) -> Words {
+    let mut evidence =
+        vec![format!("{} the congestion window was full and still growing, without any loss", facts.share)];
+    if summary.steady_from_s.is_none() {
+        evidence.push("the flow was too short for its throughput to settle".into());
+    }
+    (evidence, None)
+}
+
+fn application(facts: &Facts, context: &FlowContext) -> Words {
+    let evidence = if facts.unread.0 >= facts.window.0 / 2 && facts.unread.0 > 0 {
+        format!(
+            "{} the reader on {} left {} unread, which kept the window shut",
+            facts.share, context.to, facts.unread
+        )
+    } else {
+        format!(
+            "{} the writer on {} had given nothing more to send, and its send buffer was not full",
+            facts.share, context.from
+        )
+    };
+    (vec![evidence], None)
+}
+
+fn pacing(facts: &Facts, context: &FlowContext) -> Words {
+    let rate = facts.pacing.map_or(String::new(), |rate| format!(" at {rate}"));
+    let evidence = format!("{} data waited for the pacing timer{rate}, with every window open", facts.share);
+    let remedy = context.pacing_bps.map(|_| "remove `pacing` from the flow, or raise it".into());
+    (vec![evidence], remedy)
+}
+
+fn host_cpu(facts: &Facts) -> Words {
+    let evidence = format!(
+        "{} data waited though no window, buffer or pacing held it: the computers did not keep up",
+        facts.share
+    );
+    (vec![evidence], None)
+}
+
+fn buffer_words(buffer: &Buffer, sysctl: &str, option: &str) -> String {
+    match buffer {
+        Buffer::Unknown => "its limit is not known".into(),
+        Buffer::Tuned([_, _, largest]) => format!("{sysctl} lets it grow to {}", exact(*largest)),
+        Buffer::Fixed(asked) => {
+            format!("the application asked for {} with {option}, and the kernel doubles that", exact(*asked))
+        }
+    }
+}
+
+/// The setting that makes room for twice the bandwidth-delay product: enough for kernels that offer only
+/// half of a buffer, and for the data that piles up while one lost segment is repaired.
+fn buffer_remedy(
+    buffer: &Buffer,
+    sysctl: &str,
+    key: &str,
+    host: &str,
+    context: &FlowContext,
+    summary: &FlowSummary,
+) -> Option<String> {
+    let rate = context.path.iter().map(|l| l.rate_bps).reduce(f64::min);
+    let bdp = rate.zip(summary.min_rtt_us).map(|(rate, rtt)| rate / 8.0 * rtt * 1e-6);
+    let needed = bdp.map(|bdp| ((2.0 * bdp) as u64).div_ceil(MIB) * MIB);
+    let why = |needed: u64| {
+        let rtt = Time::from_micros(summary.min_rtt_us.unwrap_or(0.0) as u64);
+        format!("{} is twice the bandwidth-delay product at {rtt}", exact(needed))
+    };
+    match (buffer, needed) {
+        (Buffer::Tuned([least, first, largest]), Some(needed)) => {
+            let needed = needed.max(largest.saturating_mul(3) / 2);
+            Some(format!("on {host}: sysctl -w {sysctl}=\"{least} {first} {needed}\" ({})", why(needed)))
+        }
+        (Buffer::Tuned([_, _, largest]), None) => {
+            Some(format!("on {host}: raise the third value of {sysctl}, now {}", exact(*largest)))
+        }
+        (Buffer::Fixed(_), Some(needed)) => Some(format!(
+            "leave out the flow's {key}, so that the kernel tunes the buffer, or ask for {} ({})",
+            exact(needed / 2),
+            why(needed)
+        )),
+        (Buffer::Fixed(_), None) => {
+            Some(format!("leave out the flow's {key}, so that the kernel tunes the buffer"))
+        }
+        (Buffer::Unknown, _) => None,
+    }
+}
+
+/// What the kernel's own clocks say, as a check.
+fn kernel_clocks(rows: &[&FlowSample]) -> Option<String> {
+    let (first, last) = (rows.first()?, rows.last()?);
+    let share = |value: fn(&FlowSample) -> Option<i64>| {
+        let busy = (last.busy_time_us? - first.busy_time_us?) as f64;
+        (busy > 0.0).then_some(())?;
+        Some(((value(last)? - value(first)?) as f64 / busy * 100.0).clamp(0.0, 100.0))
+    };
+    let window = share(|r| r.rwnd_limited_us)?;
+    let buffer = share(|r| r.sndbuf_limited_us)?;
+    Some(format!(
+        "the kernel's own clocks, as a check: rwnd_limited {window:.0} %, sndbuf_limited {buffer:.0} % of the busy time"
+    ))
+}
+
+fn exact(bytes: u64) -> String {
+    format!("{} bytes", units::group_digits(bytes))
+}
+
+/// A mean with three significant digits, for reading.
+fn rounded(bytes: f64) -> Bytes {
+    Bytes(three_digits(bytes))
+}
+
+fn three_digits(value: f64) -> u64 {
+    if value < 1000.0 {
+        return value.max(0.0).round() as u64;
+    }
+    let unit = 10f64.powi(value.log10().floor() as i32 - 2);
+    ((value / unit).round() * unit) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::Limited;
+
+    use super::*;
+    use crate::PathLink;
+
+    fn lab8(receive_buffer: Buffer) -> (FlowContext, FlowSummary) {
+        let context = FlowContext {
+            name: "bulk".into(),
+            from: "h1".into(),
+            to: "h2".into(),
+            path: vec![PathLink { name: "s1-s2".into(), direction: "forward".into(), rate_bps: 10e9 }],
+            receive_buffer,
+            ..FlowContext::default()
+        };
+        let summary = FlowSummary {
+            verdict: Some(Cause::ReceiveWindow),
+            min_rtt_us: Some(20_020.0),
+            limited_steady: Limited { receive_window: 0.97, loss: 0.03, ..Limited::default() },
+            window_share: Some(0.793),
+            steady_from_s: Some(0.4),
+            ..FlowSummary::default()
+        };
+        (context, summary)
+    }
+
+    #[test]
+    fn a_tuned_buffer_gets_its_exact_setting() {
+        let (context, mut summary) = lab8(Buffer::Tuned([10_240, 87_380, 16_777_216]));
+        let row = FlowSample {
+            unacked_segs: Some(9184),
+            snd_mss_bytes: Some(1448),
+            snd_wnd_bytes: Some(13_297_152),
+            ..FlowSample::default()
+        };
+        explain(&[&row], &context, &mut summary);
+        assert_eq!(
+            summary.evidence[0],
+            "in 97 % of the samples after 0.4 s what was outstanding (13.3 MB) filled the window that h2 advertises (13.3 MB)"
+        );
+        assert!(summary.evidence[1].contains("79 %") && summary.evidence[1].contains("16,777,216 bytes"));
+        let remedy = summary.remedy.unwrap();
+        assert!(
+            remedy.starts_with("on h2: sysctl -w net.ipv4.tcp_rmem=\"10240 87380 50331648\" (50,331,648 bytes is twice"),
+            "{remedy}"
+        );
+    }
+
+    #[test]
+    fn a_fixed_buffer_is_the_applications_to_change() {
+        let (context, mut summary) = lab8(Buffer::Fixed(1_000_000));
+        explain(&[], &context, &mut summary);
+        let remedy = summary.remedy.unwrap();
+        assert!(remedy.contains("receive_buffer") && remedy.contains("25,165,824 bytes"), "{remedy}");
+    }
+
+    #[test]
+    fn figures_have_three_digits() {
+        assert_eq!([13_298_432.0, 999.6, 0.4, 12_345.0].map(three_digits), [13_300_000, 1000, 0, 12_300]);
+    }
+}

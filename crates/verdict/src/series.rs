@@ -1,0 +1,59 @@
+//! A counter over time, to be read at any instant.
+
+/// A counter that only grows, sampled at rising times.
+#[derive(Debug, Default)]
+pub(crate) struct Cumulative {
+    times_us: Vec<i64>,
+    values: Vec<f64>,
+}
+
+impl Cumulative {
+    pub(crate) fn push(&mut self, time_us: i64, value: f64) {
+        if self.times_us.last().is_none_or(|last| time_us > *last) {
+            self.times_us.push(time_us);
+            self.values.push(value);
+        }
+    }
+
+    /// The counter at `time_us`, interpolated; the nearest end outside.
+    pub(crate) fn at(&self, time_us: i64) -> f64 {
+        let after = self.times_us.partition_point(|t| *t <= time_us);
+        match (after.checked_sub(1), self.times_us.get(after)) {
+            (None, _) => self.values.first().copied().unwrap_or(0.0),
+            (Some(before), None) => self.values[before],
+            (Some(before), Some(next)) => {
+                let (from, to) = (self.times_us[before], *next);
+                let share = (time_us - from) as f64 / (to - from) as f64;
+                self.values[before] + (self.values[after] - self.values[before]) * share
+            }
+        }
+    }
+
+    /// Mean growth per second between two instants, within what was sampled; `None` where that is nothing.
+    pub(crate) fn rate(&self, from_us: i64, to_us: i64) -> Option<f64> {
+        let from = from_us.max(*self.times_us.first()?);
+        let to = to_us.min(*self.times_us.last()?);
+        (to > from).then(|| (self.at(to) - self.at(from)) / ((to - from) as f64 * 1e-6))
+    }
+
+    pub(crate) fn span_us(&self) -> Option<(i64, i64)> {
+        Some((*self.times_us.first()?, *self.times_us.last()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interpolates_and_stays_inside() {
+        let mut counter = Cumulative::default();
+        assert_eq!(counter.rate(0, 10), None);
+        counter.push(1_000_000, 10.0);
+        counter.push(3_000_000, 30.0);
+        counter.push(3_000_000, 99.0);
+        assert_eq!((counter.at(0), counter.at(2_000_000), counter.at(9_000_000)), (10.0, 20.0, 30.0));
+        assert_eq!(counter.rate(0, 2_000_000), Some(10.0));
+        assert_eq!(counter.rate(4_000_000, 5_000_000), None);
+    }
+}

@@ -1,0 +1,231 @@
+//! A flow's summary from its labelled samples.
+
+use schema::{Event, EventKind, FlowSample, FlowSummary, Limited};
+
+use crate::{
+    FlowContext,
+    explain::explain,
+    series::Cumulative,
+    steady::settled_at,
+};
+
+/// When a flow ran and what it brought.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FlowTimes {
+    /// `tcp` or `ping`.
+    pub kind: String,
+    /// Congestion control.
+    pub cc: Option<String>,
+    /// Connected, microseconds since the run's start.
+    pub started_us: Option<i64>,
+    /// Ended.
+    pub ended_us: Option<i64>,
+    /// Application bytes received.
+    pub bytes: u64,
+}
+
+/// Makes the summary of flow `context.name` of its rows (labelled by [`crate::decide`]) and events.
+pub fn summarize(
+    rows: &[FlowSample],
+    events: &[Event],
+    times: &FlowTimes,
+    context: &FlowContext,
+) -> FlowSummary {
+    let own: Vec<&FlowSample> = rows.iter().filter(|r| r.flow == context.name).collect();
+    let mut summary = FlowSummary {
+        name: context.name.clone(),
+        from: context.from.clone(),
+        to: context.to.clone(),
+        kind: times.kind.clone(),
+        cc: times.cc.clone(),
+        ..FlowSummary::default()
+    };
+    round_trips(&own, &mut summary);
+    if times.kind == "ping" {
+        let lost =
+            events.iter().filter(|e| e.kind == EventKind::PingLost && e.subject == context.name).count() as u64;
+        summary.first_rtt_us = own.first().and_then(|r| r.srtt_us).map(|rtt| rtt as f64);
+        summary.pings_sent = Some(own.len() as u64 + lost);
+        summary.pings_lost = Some(lost);
+        return summary;
+    }
+    summary.wire_limit_bps = context.wire_limit_bps;
+    summary.bytes = Some(times.bytes);
+    if let (Some(from), Some(to)) = (times.started_us, times.ended_us)
+        && to > from
+    {
+        summary.goodput_bps = Some(times.bytes as f64 * 8.0 / ((to - from) as f64 * 1e-6));
+    }
+    let largest = |value: fn(&FlowSample) -> Option<i64>| own.iter().filter_map(|r| value(r)).max();
+    let unsigned = |value: Option<i64>| value.and_then(|v| u64::try_from(v).ok());
+    summary.retransmitted_segs = unsigned(largest(|r| r.total_retrans_segs));
+    summary.sent_segs = unsigned(largest(|r| r.data_segs_out_segs));
+    summary.mss_bytes = unsigned(largest(|r| r.snd_mss_bytes));
+    summary.max_cwnd_bytes = unsigned(largest(|r| Some(r.snd_cwnd_segs? * r.snd_mss_bytes?)));
+    summary.max_rcv_wnd_bytes = unsigned(largest(|r| r.rcv_wnd_bytes.or(r.snd_wnd_bytes)));
+    summary.window_share = window_share(&own);
+
+    let received = received_bits(&own);
+    let rtt = summary.median_rtt_us.unwrap_or(0.0) as i64;
+    let settled = settled_at(&received, rtt);
+    let steady: Vec<&FlowSample> =
+        own.iter().copied().filter(|r| settled.is_some_and(|at| r.time_us >= at)).collect();
+    if let (Some(at), Some((_, end))) = (settled, received.span_us()) {
+        summary.steady_from_s = Some(at as f64 * 1e-6);
+        summary.steady_goodput_bps = received.rate(at, end);
+        summary.binding_window_bytes = mean(steady.iter().filter_map(|r| {
+            let outstanding = r.unacked_segs? * r.snd_mss_bytes?;
+            Some(r.snd_wnd_bytes.map_or(outstanding, |w| outstanding.min(w)) as f64)
+        }))
+        .map(|bytes| bytes.round() as u64);
+    }
+    summary.limited = shares(&own);
+    summary.limited_steady = shares(&steady);
+    summary.verdict = summary.limited_steady.largest().or_else(|| summary.limited.largest());
+    let sample = if steady.is_empty() { &own } else { &steady };
+    explain(sample, context, &mut summary);
+    summary
+}
+
+/// Jain's fairness index of rates: 1 where all are equal, 1/n where one has everything.
+pub fn jain(rates: &[f64]) -> Option<f64> {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|r| r * r).sum();
+    (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
+}
+
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0u32);
+    for value in values {
+        sum += value;
+        count += 1;
+    }
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// Application bytes received over time, as bits, from the goodput of each interval.
+fn received_bits(rows: &[&FlowSample]) -> Cumulative {
+    let mut received = Cumulative::default();
+    let mut bits = 0.0;
+    let mut last = None;
+    for row in rows {
+        if let (Some(last), Some(goodput)) = (last, row.goodput_bps) {
+            bits += goodput as f64 * (row.time_us - last) as f64 * 1e-6;
+        }
+        received.push(row.time_us, bits);
+        last = Some(row.time_us);
+    }
+    received
+}
+
+fn round_trips(rows: &[&FlowSample], summary: &mut FlowSummary) {
+    let mut rtts: Vec<i64> = rows.iter().filter_map(|r| r.srtt_us).collect();
+    rtts.sort_unstable();
+    summary.mean_rtt_us = mean(rtts.iter().map(|rtt| *rtt as f64));
+    summary.max_rtt_us = rtts.last().map(|rtt| *rtt as f64);
+    summary.median_rtt_us = match rtts.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(rtts[n / 2] as f64),
+        n => Some((rtts[n / 2 - 1] + rtts[n / 2]) as f64 / 2.0),
+    };
+    let smallest = rows.iter().filter_map(|r| r.min_rtt_us).min().or(rtts.first().copied());
+    summary.min_rtt_us = smallest.map(|rtt| rtt as f64);
+}
+
+/// What the kernel makes of a receive buffer: the largest window over the buffer at that time.
+fn window_share(rows: &[&FlowSample]) -> Option<f64> {
+    let row = rows.iter().rev().find(|r| r.rcv_wnd_bytes.is_some())?;
+    let (window, buffer) = (row.rcv_wnd_bytes?, row.rcvbuf_bytes.filter(|b| *b > 0)?);
+    Some((window as f64 / buffer as f64 * 1e4).round() / 1e4)
+}
+
+fn shares(rows: &[&FlowSample]) -> Limited {
+    let mut limited = Limited::default();
+    let labelled = rows.iter().filter(|r| r.limited_by.is_some()).count();
+    for cause in rows.iter().filter_map(|r| r.limited_by) {
+        *limited.share_mut(cause) += 1.0 / labelled as f64;
+    }
+    for cause in schema::Cause::ALL {
+        let share = limited.share_mut(cause);
+        *share = (*share * 1e4).round() / 1e4;
+    }
+    limited
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::Cause;
+
+    use super::*;
+
+    fn row(i: i64, limited_by: Cause) -> FlowSample {
+        FlowSample {
+            time_us: i * 10_000,
+            flow: "f".into(),
+            limited_by: Some(limited_by),
+            goodput_bps: Some(if i < 50 { 100_000_000 } else { 800_000_000 }),
+            snd_mss_bytes: Some(1000),
+            snd_cwnd_segs: Some(100 + i),
+            unacked_segs: Some(900),
+            snd_wnd_bytes: Some(1_000_000),
+            rcv_wnd_bytes: Some(1_000_000),
+            rcvbuf_bytes: Some(2_000_000),
+            srtt_us: Some(10_000 + i),
+            min_rtt_us: Some(9_900),
+            ..FlowSample::default()
+        }
+    }
+
+    #[test]
+    fn the_steady_part_and_its_verdict() {
+        let rows: Vec<_> =
+            (0..400).map(|i| row(i, if i < 50 { Cause::SlowStart } else { Cause::ReceiveWindow })).collect();
+        let times = FlowTimes {
+            kind: "tcp".into(),
+            started_us: Some(0),
+            ended_us: Some(4_000_000),
+            bytes: 400_000_000,
+            ..FlowTimes::default()
+        };
+        let context = FlowContext { name: "f".into(), to: "h2".into(), ..FlowContext::default() };
+        let summary = summarize(&rows, &[], &times, &context);
+        assert_eq!(summary.goodput_bps, Some(800e6));
+        let steady = summary.steady_goodput_bps.unwrap();
+        assert!((steady / 800e6 - 1.0).abs() < 0.03, "{steady}");
+        assert!((0.4..=0.6).contains(&summary.steady_from_s.unwrap()));
+        assert_eq!(summary.verdict, Some(Cause::ReceiveWindow));
+        assert_eq!((summary.limited.slow_start, summary.limited.receive_window), (0.125, 0.875));
+        assert!(summary.limited_steady.receive_window > 0.97);
+        assert_eq!(summary.binding_window_bytes, Some(900_000));
+        assert_eq!(summary.max_cwnd_bytes, Some(499_000));
+        assert_eq!(summary.window_share, Some(0.5));
+        assert_eq!(summary.min_rtt_us, Some(9_900.0));
+        assert!(!summary.evidence.is_empty());
+    }
+
+    #[test]
+    fn a_ping_flow_has_round_trips_only() {
+        let echo = |i: i64, rtt| FlowSample {
+            time_us: i * 1000,
+            flow: "p".into(),
+            srtt_us: Some(rtt),
+            ..FlowSample::default()
+        };
+        let rows = [echo(1, 40_000), echo(2, 20_100), echo(3, 20_300), echo(4, 20_200)];
+        let lost = Event { time_us: 5, subject: "p".into(), kind: EventKind::PingLost, value: 5 };
+        let times = FlowTimes { kind: "ping".into(), ..FlowTimes::default() };
+        let context = FlowContext { name: "p".into(), ..FlowContext::default() };
+        let summary = summarize(&rows, &[lost], &times, &context);
+        assert_eq!(summary.first_rtt_us, Some(40_000.0));
+        assert_eq!(summary.median_rtt_us, Some(20_250.0));
+        assert_eq!((summary.pings_sent, summary.pings_lost), (Some(5), Some(1)));
+        assert_eq!((summary.goodput_bps, summary.verdict), (None, None));
+    }
+
+    #[test]
+    fn fairness() {
+        assert_eq!(jain(&[1.0, 1.0, 1.0]), Some(1.0));
+        assert_eq!(jain(&[5.0, 0.0]), Some(0.5));
+        assert_eq!(jain(&[]), None);
+    }
+}

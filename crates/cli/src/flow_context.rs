@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use model::wire::{self, Ip, Transport};
+use model::{Ip, Transport};
 use scenario::{Direction, Flow, Host, Kind, Queue, Scenario, Tcp};
 use units::{BitRate, Time};
 use verdict::{Buffer, FlowContext, PathLink};
@@ -45,11 +45,11 @@ impl<'a> FlowPath<'a> {
 
     /// Goodput of TCP that the links allow with this MSS.
     pub fn wire_limit_bps(&self, asked_mss: Option<u32>) -> Option<f64> {
-        let mss = wire::mss(self.mtu, self.ip, asked_mss);
+        let mss = model::mss(self.mtu, self.ip, asked_mss);
         let headers = self.ip.header_bytes() + Transport::Tcp.header_bytes();
         self.there
             .iter()
-            .filter_map(|(_, _, d)| Some(wire::goodput_bps(d.rate?, mss, headers, d.overhead)))
+            .filter_map(|(_, _, d)| Some(model::goodput_bps(d.rate?, mss, headers, d.overhead)))
             .reduce(f64::min)
     }
 

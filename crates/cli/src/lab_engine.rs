@@ -113,7 +113,7 @@ fn complete(scenario: &Scenario, mut summary: RunSummary, mut outcome: Outcome) 
     summary.links = outcome.link_ends.iter().map(|end| link_summary(scenario, end, outcome.duration)).collect();
     let goodputs: Vec<f64> =
         summary.flows.iter().filter(|f| f.kind == "tcp").filter_map(|f| f.goodput_bps).collect();
-    summary.fairness_jain = model::fairness::jain_index(&goodputs);
+    summary.fairness_jain = model::jain_index(&goodputs);
     summary.duration_s = outcome.duration.as_secs_f64();
     summary.wall_s = (outcome.wall.as_secs_f64() * 1000.0).round() / 1000.0;
     summary.partial = outcome.interrupted;

@@ -38,6 +38,10 @@ pub struct RunArgs {
     /// Change a value of the scenario, as in `--set duration=5s` or `--set links.s1-s2.forward.delay=50ms`
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
     sets: Vec<(String, String)>,
+    /// How the lab's hosts are connected: tap, or packet (veth and packet sockets). Without it: tap
+    /// where /dev/net/tun may be opened
+    #[arg(long, value_name = "PORTS")]
+    ports: Option<lab::Backend>,
     /// Also write a report of all these runs
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -69,7 +73,7 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let host = lab::host_info();
     let stop = interrupt::flag()?;
     let setup = match jobs.iter().any(|job| job.engine == Engine::Lab) {
-        true => Some(lab_setup()?),
+        true => Some(lab_setup(args.ports)?),
         false => None,
     };
     let mut made = Vec::new();
@@ -84,7 +88,7 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     if let Some(path) = &args.report {
         let loaded: Vec<LoadedRun> = made.into_iter().map(|m| m.loaded).collect();
         let command = std::env::args().collect::<Vec<_>>().join(" ");
-        let page = view::report(&summary, &loaded, &ReportExtra { command: Some(command) });
+        let page = view::report(&summary, &loaded, &ReportExtra { made: Some(now()), command: Some(command) });
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if json {
@@ -133,12 +137,13 @@ fn jobs<'a>(args: &'a RunArgs, file: &'a ScenarioFile) -> anyhow::Result<Vec<Job
 }
 
 /// Cleans up after dead labs and gets the right to make new ones.
-fn lab_setup() -> anyhow::Result<LabSetup> {
+fn lab_setup(ports: Option<lab::Backend>) -> anyhow::Result<LabSetup> {
     // Before the privilege: in a user namespace this user would look like root.
     let journal = Journal::of_this_user();
     clean_journal(&journal)?;
     let privilege = lab::acquire().map_err(lab_engine::failure)?;
-    Ok(LabSetup { journal, privilege, backend: lab::Backend::for_this_machine() })
+    let backend = ports.unwrap_or_else(lab::Backend::for_this_machine);
+    Ok(LabSetup { journal, privilege, backend })
 }
 
 fn make(
@@ -184,13 +189,18 @@ fn begin(job: &Job<'_>) -> RunSummary {
         seed: job.scenario.seed,
         duration_s: job.scenario.duration.as_secs_f64(),
         wall_s: 0.0,
-        started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        started: now(),
         partial: false,
         flows: Vec::new(),
         links: Vec::new(),
         fairness_jain: None,
         quality: Quality { ok: true, ..Quality::default() },
     }
+}
+
+/// RFC 3339, in seconds.
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// RFC 3339 without separators, for file names.

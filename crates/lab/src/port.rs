@@ -30,6 +30,19 @@ pub enum Backend {
     Packet,
 }
 
+impl std::str::FromStr for Backend {
+    type Err = String;
+
+    /// `tap` or `packet`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "tap" => Ok(Backend::Tap),
+            "packet" => Ok(Backend::Packet),
+            other => Err(format!("there are no ports called {other:?}; there are tap and packet")),
+        }
+    }
+}
+
 impl Backend {
     /// TAP where /dev/net/tun opens, else packet sockets.
     pub fn for_this_machine() -> Self {

@@ -127,7 +127,8 @@ pub struct Outcome {
 /// See [`Error`]; whatever goes wrong, nothing of the lab remains.
 pub fn run(scenario: &Scenario, options: &Options<'_>, observer: &mut dyn Observer) -> Result<Outcome, Error> {
     let began = Instant::now();
-    scenario.flows.iter().try_for_each(check_congestion_control)?;
+    // In a namespace of our own, where every congestion control of the kernel is allowed to us.
+    Namespace::new()?.run(|| scenario.flows.iter().try_for_each(check_congestion_control))?;
     let _entry = options.journal.enter(&scenario.name)?;
     let spin_lock = options.journal.take_spin_lock();
     let network: Network<Frame> = topology(scenario).build(scenario.seed)?;

@@ -1,0 +1,136 @@
+//! What the end-to-end tests share: the binary, scenarios, one lab at a time.
+#![allow(dead_code)] // each test file uses its part
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::{Mutex, MutexGuard},
+};
+
+use tempfile::TempDir;
+
+/// h1 - s1 - h2 at 100 Mb/s and 10 ms, one cubic flow, a second long.
+pub const SMALL: &str = r#"title = "small"
+duration = "1s"
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[switches]
+names = ["s1"]
+[[links]]
+ends = ["h1", "s1"]
+forward = { rate = "100mbit", delay = "10ms", queue = "250kB" }
+[[links]]
+ends = ["s1", "h2"]
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+cc = "cubic"
+"#;
+
+/// Labs share two processors: tests that run one take turns. Other test files run after or before, not beside.
+pub fn one_lab_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// A directory of its own with scenario `s.toml`; runs go to `runs` in it.
+pub struct Place {
+    pub dir: TempDir,
+}
+
+impl Place {
+    pub fn new(scenario: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("s.toml"), scenario).unwrap();
+        Place { dir }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The command line, in this place.
+    pub fn longfat(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command.current_dir(self.dir.path()).args(args).env("NO_COLOR", "1").env_remove("LONGFAT_RUNS");
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, args: &[&str]) -> Ran {
+        Ran::of(self.longfat(args).output().unwrap())
+    }
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    pub fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// The one JSON document on standard output; the command must have gone well.
+    pub fn json(&self) -> serde_json::Value {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.parsed()
+    }
+
+    /// The JSON document, however the command ended.
+    pub fn parsed(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+}
+
+pub fn binary() -> &'static str {
+    env!("CARGO_BIN_EXE_longfat")
+}
+
+/// A scenario that comes with the program.
+pub fn shipped(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name)).unwrap()
+}
+
+/// Network namespaces that any process or thread of this machine is in or holds open.
+pub fn network_namespaces() -> std::collections::BTreeSet<String> {
+    let mut found = std::collections::BTreeSet::new();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    for process in processes.filter(|p| p.file_name().to_string_lossy().parse::<u32>().is_ok()) {
+        let tasks = std::fs::read_dir(process.path().join("task")).into_iter().flatten().flatten();
+        for link in tasks.map(|t| t.path().join("ns/net")).chain(open_files(&process.path())) {
+            let target = std::fs::read_link(link).map(|t| t.to_string_lossy().into_owned()).unwrap_or_default();
+            if target.starts_with("net:[") {
+                found.insert(target);
+            }
+        }
+    }
+    found
+}
+
+fn open_files(process: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|f| f.path()).collect()
+}
+
+/// True as soon as `condition` holds; false after ten seconds.
+pub fn eventually(condition: impl Fn() -> bool) -> bool {
+    (0..1000).any(|_| {
+        let held = condition();
+        if !held {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        held
+    })
+}
+
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
+}

@@ -1,0 +1,254 @@
+//! The lab from the command line: verdicts, ping, the summary, and that nothing is left or disturbed.
+//!
+//! Modest rates and wide bounds: the machine may be busy.
+
+mod common;
+
+use std::{
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use common::{Place, Ran, SMALL, eventually, is_root, network_namespaces, one_lab_at_a_time, shipped};
+
+#[test]
+fn each_limit_is_found() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&shipped("verdicts.toml"));
+    let json = place.run(&["run", "s.toml", "--set", "duration=5s", "--json"]).json();
+    let expected = [
+        ("only-rmem-small", "receive_window"),
+        ("only-wmem-small", "send_buffer"),
+        ("both-raised", "path_rate"),
+        ("lossy", "loss"),
+        ("slow-reader", "application"),
+    ];
+    let runs = json["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), expected.len());
+    for (run, (variant, cause)) in runs.iter().zip(expected) {
+        let flow = &run["flows"][0];
+        assert_eq!(run["variant"], variant);
+        assert_eq!(flow["verdict"], cause, "{variant}: {flow}");
+        assert!(flow["limited_steady"][cause].as_f64().unwrap() >= 0.8, "{variant}: {flow}");
+        assert!(!flow["evidence"].as_array().unwrap().is_empty());
+    }
+    let remedy = |i: usize| runs[i]["flows"][0]["remedy"].as_str().unwrap_or_default().to_string();
+    assert!(remedy(0).starts_with("on h2: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 "), "{}", remedy(0));
+    assert!(remedy(1).starts_with("on h1: sysctl -w net.ipv4.tcp_wmem=\"4096 65536 "), "{}", remedy(1));
+    assert_eq!(remedy(2), "", "a full path is no setting");
+}
+
+#[test]
+fn the_remedy_works() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&shipped("verdicts.toml"));
+    let args = ["run", "s.toml", "--variant", "only-rmem-small", "--set", "duration=3s", "--json"];
+    let before = place.run(&args).json();
+    let flow = &before["runs"][0]["flows"][0];
+    let remedy = flow["remedy"].as_str().unwrap();
+    let value = remedy.split('"').nth(1).unwrap();
+    let set = format!("hosts.h2.sysctl.net.ipv4.tcp_rmem={value}");
+    let after = place.run(&[&args[..], &["--set", &set]].concat()).json();
+    let goodput = |json: &serde_json::Value| json["runs"][0]["flows"][0]["steady_goodput_bps"].as_f64().unwrap();
+    assert!(goodput(&after) > 1.5 * goodput(&before), "{} then {}", goodput(&before), goodput(&after));
+    assert_ne!(after["runs"][0]["flows"][0]["verdict"], "receive_window");
+}
+
+#[test]
+fn the_first_ping_carries_arp() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&shipped("lab8-ping.toml"));
+    let ran = place.run(&["run", "s.toml", "--json"]);
+    let json = ran.parsed();
+    let flow = &json["runs"][0]["flows"][0];
+    let rtt = |name: &str| flow[name].as_f64().unwrap();
+    assert_eq!((&flow["pings_sent"], &flow["pings_lost"]), (&20.into(), &0.into()));
+    assert!((39_000.0..48_000.0).contains(&rtt("first_rtt_us")), "{flow}");
+    assert!((20_000.0..22_000.0).contains(&rtt("median_rtt_us")), "{flow}");
+    assert!(rtt("min_rtt_us") >= 20_000.0, "never earlier than the delay: {flow}");
+}
+
+#[test]
+fn the_summary_is_what_the_design_says() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let ran = place.run(&["run", "s.toml", "--engine", "lab", "--json"]);
+    let json = ran.json();
+    assert_eq!(json["schema"], "longfat.summary/1");
+    assert_eq!(json["scenario"], "s");
+    let run = &json["runs"][0];
+    assert_eq!((&run["engine"], &run["variant"], &run["repeat"]), (&"lab".into(), &serde_json::Value::Null, &1.into()));
+    let flow = &run["flows"][0];
+    assert_eq!(flow["cc"], "cubic");
+    assert_eq!(flow["mss_bytes"], 1448);
+    // 1448 of 1514 bytes of 100 Mb/s.
+    assert!((flow["wire_limit_bps"].as_f64().unwrap() / 95.64e6 - 1.0).abs() < 1e-3, "{flow}");
+    let goodput = flow["goodput_bps"].as_f64().unwrap();
+    assert!(goodput > 30e6 && goodput < 96e6, "{goodput}");
+    let link = &run["links"][0];
+    assert_eq!((&link["name"], &link["direction"]), (&"h1-s1".into(), &"forward".into()));
+    assert!(link["sent_packets"].as_u64().unwrap() > 1000);
+    assert!(link["max_queue_bytes"].as_u64().unwrap() <= 250_000);
+    // The record on disk says the same, and its series open.
+    let id = run["id"].as_str().unwrap();
+    let shown = place.run(&["show", id, "--json"]).json();
+    assert_eq!(shown["runs"][0]["flows"][0]["goodput_bps"], flow["goodput_bps"]);
+    let svg = place.path("fig.svg");
+    let plot = place.run(&["plot", id, "--metric", "cwnd,rtt,goodput", "-o", svg.to_str().unwrap()]);
+    assert_eq!(plot.code, 0, "{plot:?}");
+    assert!(std::fs::read_to_string(svg).unwrap().contains("<svg"));
+}
+
+#[test]
+fn every_way_to_connect_hosts_works() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    for ports in ["tap", "packet"] {
+        let json = place.run(&["run", "s.toml", "--ports", ports, "--json"]).json();
+        let goodput = json["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap();
+        assert!(goodput > 30e6 && goodput < 96e6, "{ports}: {goodput}");
+    }
+}
+
+#[test]
+fn ipv6_sized_and_late_flows() {
+    let _turn = one_lab_at_a_time();
+    let scenario = SMALL
+        .replace("10.0.0.1/24", "fd00::1/64")
+        .replace("10.0.0.2/24", "fd00::2/64")
+        .replace("cc = \"cubic\"", "cc = \"reno\"\nstart = \"200ms\"\nsize = \"1MB\"");
+    let place = Place::new(&scenario);
+    let json = place.run(&["run", "s.toml", "--set", "duration=10s", "--json"]).json();
+    let flow = &json["runs"][0]["flows"][0];
+    assert_eq!(flow["bytes"], 1_000_000);
+    assert_eq!((&flow["cc"], &flow["mss_bytes"]), (&"reno".into(), &1428.into()));
+    let duration = json["runs"][0]["duration_s"].as_f64().unwrap();
+    assert!((0.2..8.0).contains(&duration), "a run ends with its last flow: {duration} s");
+}
+
+#[test]
+fn without_root() {
+    let _turn = one_lab_at_a_time();
+    if !is_root() {
+        eprintln!("skipped: all other tests already run without root");
+        return;
+    }
+    let place = Place::new(SMALL);
+    // Somebody else must be able to reach the program and write the record.
+    let binary = place.path("longfat");
+    std::fs::copy(common::binary(), &binary).unwrap();
+    let open = |path: &std::path::Path| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    };
+    open(&binary);
+    open(place.dir.path());
+    let mut command = Command::new(&binary);
+    command.current_dir(place.dir.path()).args(["run", "s.toml", "--json"]).env_remove("XDG_RUNTIME_DIR");
+    let ran = Ran::of(command.uid(65_534).gid(65_534).output().unwrap());
+    if ran.code == 4 {
+        assert!(ran.stderr.contains("user namespaces"), "{ran:?}");
+        eprintln!("skipped: this machine allows no user namespaces");
+        return;
+    }
+    let json = ran.json();
+    assert!(json["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap() > 30e6);
+    let notes = json["runs"][0]["quality"]["notes"].to_string();
+    assert!(notes.contains("without root"), "what is missing must be said: {notes}");
+}
+
+/// A lab of its own that runs for half a minute unless somebody ends it.
+fn long_run(place: &Place) -> Child {
+    place
+        .longfat(&["run", "s.toml", "--set", "duration=30s"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn journal_says_alive(place: &Place, pid: u32) -> bool {
+    let cleaned = place.run(&["lab", "clean", "--json"]).json();
+    cleaned["alive"].as_array().unwrap().iter().any(|e| e["pid"] == pid)
+}
+
+#[test]
+fn a_killed_run_leaves_nothing() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let before = network_namespaces();
+    let mut child = long_run(&place);
+    let partial = || place.run(&["ls", "--json"]).stdout.contains("\"partial\": true");
+    assert!(eventually(|| journal_says_alive(&place, child.id())), "it never began");
+    assert!(network_namespaces().len() >= before.len() + 2, "two hosts must have namespaces of their own");
+    std::thread::sleep(Duration::from_millis(1500));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(eventually(|| network_namespaces().is_subset(&before)), "namespaces remain");
+    let cleaned = place.run(&["lab", "clean", "--json"]).json();
+    let removed = cleaned["removed"].as_array().unwrap();
+    assert!(removed.iter().any(|e| e["pid"] == child.id()), "{cleaned}");
+    assert!(!journal_says_alive(&place, child.id()));
+    // What was measured until then still opens.
+    assert!(partial(), "{:?}", place.run(&["ls", "--json"]));
+    let shown = place.run(&["show", "last", "--json"]).json();
+    assert_eq!(shown["runs"][0]["partial"], true);
+    assert_eq!(place.run(&["plot", "last", "--metric", "goodput", "-o", "x.svg"]).code, 0);
+}
+
+#[test]
+fn two_runs_do_not_disturb_each_other() {
+    let _turn = one_lab_at_a_time();
+    let (a, b) = (Place::new(SMALL), Place::new(SMALL));
+    let mut first = long_run(&a);
+    assert!(eventually(|| journal_says_alive(&a, first.id())), "the first never began");
+    let second = b.longfat(&["run", "s.toml", "--set", "duration=3s", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    assert!(eventually(|| journal_says_alive(&b, second.id())), "the second never began");
+    assert!(journal_says_alive(&a, first.id()), "the second's clean-up must spare the first");
+    std::thread::sleep(Duration::from_millis(500));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let ran = Ran::of(second.wait_with_output().unwrap());
+    let flow = &ran.json()["runs"][0]["flows"][0];
+    assert!(flow["goodput_bps"].as_f64().unwrap() > 30e6, "{flow}");
+    b.run(&["lab", "clean"]);
+}
+
+#[test]
+fn an_interrupt_ends_in_order_and_keeps_what_was_measured() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let before = network_namespaces();
+    let mut child = long_run(&place);
+    assert!(eventually(|| journal_says_alive(&place, child.id())), "it never began");
+    std::thread::sleep(Duration::from_millis(700));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let shown = place.run(&["show", "last", "--json"]).json();
+    assert_eq!(shown["runs"][0]["partial"], true);
+    assert!(shown["runs"][0]["duration_s"].as_f64().unwrap() < 20.0);
+    assert!(network_namespaces().is_subset(&before));
+}
+
+#[test]
+fn a_full_disk_is_said_and_leaves_nothing() {
+    let _turn = one_lab_at_a_time();
+    if !is_root() {
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    }
+    let place = Place::new(SMALL);
+    let disk = place.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(&disk).status().unwrap();
+    assert!(mounted.success());
+    let runs = disk.join("runs");
+    let ran = place.run(&["--runs", runs.to_str().unwrap(), "run", "s.toml", "--set", "duration=4s"]);
+    let left: Vec<_> = std::fs::read_dir(&disk).unwrap().flatten().map(|e| e.path()).collect();
+    let unmounted = Command::new("umount").arg(&disk).status().unwrap();
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("No space left on device"), "{ran:?}");
+    assert!(left.is_empty(), "{left:?} is left");
+    assert!(unmounted.success());
+}

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::output;
+
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
 /// The work failed.
@@ -35,6 +37,9 @@ pub enum Exit {
 
 /// Tells an error on standard error and returns its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
+    if output::is_closed(error) {
+        return ExitCode::SUCCESS;
+    }
     let own = error.downcast_ref::<Exit>();
     match own {
         Some(Exit::Scenario(mistakes)) => tell_mistakes(mistakes),

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use lab::Journal;
 
-use crate::exit::Exit;
+use crate::{exit::Exit, output};
 
 /// What to do about labs.
 #[derive(Debug, Subcommand)]
@@ -22,19 +22,12 @@ pub fn run(command: &LabCommand, json: bool) -> anyhow::Result<()> {
 fn clean(json: bool) -> anyhow::Result<()> {
     let cleaned = clean_journal(&Journal::of_this_user())?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&cleaned)?);
-        return Ok(());
+        return output::json(&cleaned);
     }
-    for entry in &cleaned.removed {
-        println!("removed what process {} left of {}", entry.pid, entry.scenario);
-    }
-    for entry in &cleaned.alive {
-        println!("left alone: {} of process {}, which is running", entry.scenario, entry.pid);
-    }
-    if cleaned.removed.is_empty() && cleaned.alive.is_empty() {
-        println!("nothing to clean");
-    }
-    Ok(())
+    let removed = cleaned.removed.iter().map(|e| format!("removed what process {} left of {}", e.pid, e.scenario));
+    let alive = cleaned.alive.iter().map(|e| format!("left alone: {} of process {}, which is running", e.scenario, e.pid));
+    let lines: Vec<String> = removed.chain(alive).collect();
+    output::text(if lines.is_empty() { "nothing to clean".into() } else { lines.join("\n") }.as_str())
 }
 
 /// Cleans a journal; entries that cannot be read are the user's to look at.

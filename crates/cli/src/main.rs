@@ -9,6 +9,7 @@ mod interrupt;
 mod lab_command;
 mod lab_engine;
 mod model_engine;
+mod output;
 mod progress;
 mod published;
 mod records;

@@ -21,7 +21,7 @@ use crate::{
     interrupt,
     lab_command::clean_journal,
     lab_engine::{self, LabSetup},
-    model_engine, published,
+    model_engine, output, published,
 };
 
 /// What to run, and how.
@@ -92,9 +92,9 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if json {
-        println!("{}", serde_json::to_string_pretty(&summary)?);
+        output::json(&summary)?;
     } else {
-        tell(&summary, args.report.as_deref());
+        output::text(&tables(&summary, args.report.as_deref()))?;
     }
     if stop.load(Ordering::Relaxed) {
         return Err(Exit::Interrupted.into());
@@ -234,21 +234,23 @@ fn summary(file: &ScenarioFile, host: &HostInfo, runs: Vec<RunSummary>) -> Summa
     }
 }
 
-/// The tables for people, on standard output.
-fn tell(summary: &Summary, report: Option<&Path>) {
-    println!("{}", summary.title);
-    println!("{}", view::table::verdicts(&summary.runs));
+/// The tables for people.
+fn tables(summary: &Summary, report: Option<&Path>) -> String {
+    let mut text = format!("{}\n{}\n", summary.title, view::table::verdicts(&summary.runs));
     for run in summary.runs.iter().filter(|r| !r.quality.notes.is_empty()) {
         let judged = if run.quality.ok { "remark" } else { "NOT TO BE TRUSTED" };
         let variant = run.variant.as_deref().unwrap_or("-");
-        run.quality.notes.iter().for_each(|note| println!("{} {variant}: {judged}: {note}", run.engine));
+        for note in &run.quality.notes {
+            text.push_str(&format!("{} {variant}: {judged}: {note}\n"));
+        }
     }
     if !summary.published.is_empty() {
-        println!("{}", view::table::published(&summary.published));
+        text.push_str(&view::table::published(&summary.published));
     }
     if let Some(report) = report {
-        println!("report: {}", report.display());
+        text.push_str(&format!("report: {}\n", report.display()));
     }
+    text
 }
 
 /// An error where a published figure should have been met and was not. A run that is not to be trusted

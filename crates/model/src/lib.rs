@@ -35,7 +35,7 @@ pub use aimd::{
     sawtooth_utilization,
 };
 pub use buffer::{
-    Buffer, BufferAdvice, SEND_BUFFER_IN_FLIGHT, buffer_advice, round_up_mib, send_buffer_throughput_bps,
+    Buffer, BufferAdvice, SENT_PAYLOAD_SHARE, WAKE_SHARE, buffer_advice, receive_buffer_window, round_up_mib, send_buffer_window,
 };
 pub use fairness::{fair_increase, jain_index};
 pub use kernel::{BufferDefaults, KernelError, KernelRequirement, KernelVersion, buffer_defaults};
@@ -43,7 +43,7 @@ pub use loss::{
     cubic_window_segs, loss_for_cubic, loss_for_reno, mathis_bps, pftk_bps, reno_window_segs, window_throughput_bps,
 };
 pub use predict::{Limit, PathInputs, Prediction, predict};
-pub use receive_share::{Delivery, first_burst_segs, received_truesize, window_share};
+pub use receive_share::{HALF, first_packet_segs, received_truesize, window_share};
 pub use start::{INITIAL_WINDOW_SEGS, Start, initial_window_bytes};
 pub use window::{
     MAX_WINDOW, MAX_WINDOW_SCALE, bdp, bdp_f64, hol_throughput_share, scaled_window, throughput_bps, window_scale,

@@ -1,0 +1,23 @@
+//! Standard output: whole texts, and no panic when the reader has gone.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// Prints a text and a line's end.
+pub fn text(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}
+
+/// Prints one JSON document.
+pub fn json(document: &impl Serialize) -> anyhow::Result<()> {
+    text(&serde_json::to_string_pretty(document)?)
+}
+
+/// True for the error of writing to a reader that has gone, as in `longfat ls | head`.
+pub fn is_closed(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

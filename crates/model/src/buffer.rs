@@ -1,0 +1,94 @@
+//! Socket buffers: what they make of a path, and how large to set them.
+//!
+//! Sources: net/ipv4/tcp.c and net/core/stream.c (the writer wakes when a third of the send buffer is
+//! free); University of South Carolina, Lab 8 (twice the BDP; for BBR with losses four times that).
+
+use units::{Bytes, Time};
+
+use crate::{KernelVersion, window_share};
+
+/// How a socket buffer is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffer {
+    /// Tuned by the kernel up to the third value of `tcp_rmem` or `tcp_wmem`.
+    Tuned {
+        /// That value.
+        largest: Bytes,
+    },
+    /// Asked for with SO_RCVBUF or SO_SNDBUF; the kernel doubles it.
+    Fixed {
+        /// As asked.
+        asked: Bytes,
+    },
+}
+
+impl Buffer {
+    /// What the kernel charges packets against, in bytes.
+    pub fn charged(self) -> f64 {
+        match self {
+            Buffer::Tuned { largest } => largest.as_f64(),
+            Buffer::Fixed { asked } => 2.0 * asked.as_f64(),
+        }
+    }
+}
+
+/// The kernel wakes a blocked writer when a third of the send buffer is free; on a path that takes longer
+/// than the refill, only the rest is in flight for most of the time.
+pub const WAKE_SHARE: f64 = 2.0 / 3.0;
+
+/// Payload over memory of a full super-packet on the sending side.
+pub const SENT_PAYLOAD_SHARE: f64 = 0.985;
+
+/// Payload bytes that a send buffer keeps in flight.
+pub fn send_buffer_window(buffer: Buffer) -> f64 {
+    buffer.charged() * WAKE_SHARE * SENT_PAYLOAD_SHARE
+}
+
+/// The window that a receive buffer allows, in payload bytes.
+pub fn receive_buffer_window(buffer: Buffer, kernel: KernelVersion, mss: u32, rtt: Time) -> f64 {
+    buffer.charged() * window_share(kernel, mss, rtt)
+}
+
+/// How large to set the third value of `tcp_rmem` and `tcp_wmem`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferAdvice {
+    /// Twice the BDP, in whole MiB.
+    pub usual: Bytes,
+    /// Four times that, for BBR on a path with losses.
+    pub bbr_with_loss: Bytes,
+}
+
+/// Twice the bandwidth-delay product (L8-linux2), and four times that for BBR with losses (L8-bbr4).
+///
+/// Twice, because older kernels offer half of a buffer as window, because the sender keeps as little as two
+/// thirds in flight, and because data piles up behind a lost segment for a round trip (L8-hol).
+pub fn buffer_advice(bdp: f64) -> BufferAdvice {
+    BufferAdvice { usual: round_up_mib(2.0 * bdp), bbr_with_loss: round_up_mib(8.0 * bdp) }
+}
+
+/// The next whole MiB.
+pub fn round_up_mib(bytes: f64) -> Bytes {
+    const MIB: f64 = 1_048_576.0;
+    Bytes(((bytes / MIB).ceil() * MIB) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lab_8s_advice() {
+        // 10 Gb/s x 50 ms: 62.5 MB, 60 MiB rounded; 120 and 480 MB in the example.
+        let advice = buffer_advice(62_500_000.0);
+        assert_eq!(advice.usual, Bytes(120 << 20));
+        assert_eq!(advice.bbr_with_loss, Bytes(477 << 20));
+    }
+
+    #[test]
+    fn a_fixed_buffer_is_doubled() {
+        assert_eq!(Buffer::Fixed { asked: Bytes(1 << 20) }.charged(), 2_097_152.0);
+        let old = KernelVersion::new(6, 1);
+        let window = receive_buffer_window(Buffer::Tuned { largest: Bytes(16 << 20) }, old, 1448, Time::from_millis(20));
+        assert_eq!(window, 8_388_608.0);
+    }
+}

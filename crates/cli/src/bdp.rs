@@ -74,7 +74,9 @@ fn inputs(args: &BdpArgs) -> anyhow::Result<Inputs> {
         Some(kernel) => kernel,
         None => {
             let release = lab::host_info().kernel;
-            release.parse().with_context(|| format!("cannot understand this kernel's version {release:?}; give --kernel"))?
+            release.parse().with_context(|| {
+                format!("cannot understand this kernel's version {release:?}; give --kernel")
+            })?
         }
     };
     Ok(Inputs {

@@ -24,8 +24,12 @@ fn clean(json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(&cleaned);
     }
-    let removed = cleaned.removed.iter().map(|e| format!("removed what process {} left of {}", e.pid, e.scenario));
-    let alive = cleaned.alive.iter().map(|e| format!("left alone: {} of process {}, which is running", e.scenario, e.pid));
+    let removed =
+        cleaned.removed.iter().map(|e| format!("removed what process {} left of {}", e.pid, e.scenario));
+    let alive = cleaned
+        .alive
+        .iter()
+        .map(|e| format!("left alone: {} of process {}, which is running", e.scenario, e.pid));
     let lines: Vec<String> = removed.chain(alive).collect();
     output::text(if lines.is_empty() { "nothing to clean".into() } else { lines.join("\n") }.as_str())
 }
@@ -33,7 +37,9 @@ fn clean(json: bool) -> anyhow::Result<()> {
 /// Cleans a journal; entries that cannot be read are the user's to look at.
 pub fn clean_journal(journal: &Journal) -> anyhow::Result<lab::Cleaned> {
     journal.clean().map_err(|e| match e {
-        lab::Error::Journal { .. } => Exit::BadInput(format!("{e}; remove the file if it is not needed")).into(),
+        lab::Error::Journal { .. } => {
+            Exit::BadInput(format!("{e}; remove the file if it is not needed")).into()
+        }
         other => other.into(),
     })
 }

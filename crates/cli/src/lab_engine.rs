@@ -73,12 +73,8 @@ pub fn run(
     writer: &mut Writer,
     stop: &AtomicBool,
 ) -> anyhow::Result<Rows> {
-    let options = lab::Options {
-        privilege: setup.privilege,
-        backend: setup.backend,
-        journal: &setup.journal,
-        stop,
-    };
+    let options =
+        lab::Options { privilege: setup.privilege, backend: setup.backend, journal: &setup.journal, stop };
     let mut recording = Recording { writer, teller: Teller::new(title, scenario.duration) };
     let outcome = lab::run(scenario, &options, &mut recording).map_err(failure);
     recording.teller.finish();
@@ -110,7 +106,8 @@ fn complete(scenario: &Scenario, mut summary: RunSummary, mut outcome: Outcome) 
         };
         summary.flows.push(verdict::summarize(&outcome.flows, &outcome.events, &times, &context));
     }
-    summary.links = outcome.link_ends.iter().map(|end| link_summary(scenario, end, outcome.duration)).collect();
+    summary.links =
+        outcome.link_ends.iter().map(|end| link_summary(scenario, end, outcome.duration)).collect();
     let goodputs: Vec<f64> =
         summary.flows.iter().filter(|f| f.kind == "tcp").filter_map(|f| f.goodput_bps).collect();
     summary.fairness_jain = model::jain_index(&goodputs);

@@ -28,7 +28,8 @@ impl Teller {
     /// A teller for one run of `duration`.
     pub fn new(title: &str, duration: Time) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(Some(duration.0 / 1_000_000), ProgressDrawTarget::stderr());
+            let bar =
+                ProgressBar::with_draw_target(Some(duration.0 / 1_000_000), ProgressDrawTarget::stderr());
             // The template is constant and valid.
             if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:20} {msg}") {
                 bar.set_style(style);

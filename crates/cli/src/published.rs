@@ -20,10 +20,12 @@ fn compare_one(
     kernel: &str,
     other_kernel: &impl Fn(&Published) -> Option<f64>,
 ) -> PublishedResult {
-    let figure = |engine: &str| {
-        let values: Vec<f64> = runs
-            .iter()
-            .filter(|run| run.engine == engine && run.variant == published.variant && !run.partial)
+    let of_engine = |engine: &'static str| {
+        runs.iter()
+            .filter(move |run| run.engine == engine && run.variant == published.variant && !run.partial)
+    };
+    let figure = |engine: &'static str| {
+        let values: Vec<f64> = of_engine(engine)
             .filter_map(|run| run.flows.iter().find(|f| f.name == published.flow))
             .filter_map(|flow| metric(flow, published.metric))
             .collect();
@@ -36,6 +38,7 @@ fn compare_one(
         None => PublishedVerdict::NotRun,
         Some(ours) if within(ours) => PublishedVerdict::Within,
         Some(_) if !holds => PublishedVerdict::Differs,
+        Some(_) if of_engine("lab").any(|run| !run.quality.ok) => PublishedVerdict::Untrusted,
         Some(_) => PublishedVerdict::Missed,
     };
     PublishedResult {
@@ -65,5 +68,66 @@ pub fn metric(flow: &FlowSummary, metric: Metric) -> Option<f64> {
         Metric::MedianRtt => seconds(flow.median_rtt_us),
         Metric::MaxRtt => seconds(flow.max_rtt_us),
         Metric::FirstRtt => seconds(flow.first_rtt_us),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scenario::ScenarioFile;
+    use schema::Quality;
+
+    use super::*;
+
+    const PUBLISHED: &str = r#"
+duration = "1s"
+hosts.a.address = "10.0.0.1/24"
+hosts.b.address = "10.0.0.2/24"
+[[links]]
+ends = ["a", "b"]
+[[flows]]
+name = "f"
+from = "a"
+to = "b"
+[[published]]
+id = "X"
+metric = "flows.f.goodput"
+value = "1gbit"
+tolerance = "10%"
+holds_for = { kernel = "<6.6" }
+why = "because"
+"#;
+
+    fn verdict(kernel: &str, goodput: f64, trusted: bool) -> PublishedVerdict {
+        let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
+        let run = RunSummary {
+            engine: "lab".into(),
+            flows: vec![FlowSummary {
+                name: "f".into(),
+                goodput_bps: Some(goodput),
+                ..FlowSummary::default()
+            }],
+            quality: Quality { ok: trusted, ..Quality::default() },
+            ..serde_json::from_str::<schema::Summary>(record::EXAMPLE_SUMMARY).unwrap().runs.remove(0)
+        };
+        let run = RunSummary { variant: None, ..run };
+        compare(file.published(), &[run], kernel, |_| Some(0.9e9))[0].verdict
+    }
+
+    #[test]
+    fn only_an_expected_and_trusted_figure_can_be_missed() {
+        assert_eq!(verdict("6.1.0", 1.05e9, true), PublishedVerdict::Within);
+        assert_eq!(verdict("6.1.0", 1.2e9, true), PublishedVerdict::Missed);
+        assert_eq!(verdict("6.1.0", 1.2e9, false), PublishedVerdict::Untrusted);
+        assert_eq!(verdict("6.18.1", 1.2e9, true), PublishedVerdict::Differs);
+        assert_eq!(verdict("6.18.1", 0.95e9, false), PublishedVerdict::Within);
+    }
+
+    #[test]
+    fn the_model_of_the_published_kernel_stands_where_ours_differs() {
+        let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
+        let result =
+            |kernel| compare(file.published(), &[], kernel, |_| Some(0.9e9))[0].model_published_kernel;
+        assert_eq!((result("6.1.0"), result("6.18.0")), (None, Some(0.9e9)));
+        assert_eq!(compare(file.published(), &[], "6.1", |_| None)[0].verdict, PublishedVerdict::NotRun);
     }
 }

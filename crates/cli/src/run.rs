@@ -88,7 +88,8 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     if let Some(path) = &args.report {
         let loaded: Vec<LoadedRun> = made.into_iter().map(|m| m.loaded).collect();
         let command = std::env::args().collect::<Vec<_>>().join(" ");
-        let page = view::report(&summary, &loaded, &ReportExtra { made: Some(now()), command: Some(command) });
+        let page =
+            view::report(&summary, &loaded, &ReportExtra { made: Some(now()), command: Some(command) });
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if json {
@@ -241,7 +242,7 @@ fn tables(summary: &Summary, report: Option<&Path>) -> String {
         let judged = if run.quality.ok { "remark" } else { "NOT TO BE TRUSTED" };
         let variant = run.variant.as_deref().unwrap_or("-");
         for note in &run.quality.notes {
-            text.push_str(&format!("{} {variant}: {judged}: {note}\n"));
+            text.push_str(&format!("{} {variant}: {judged}: {note}\n", run.engine));
         }
     }
     if !summary.published.is_empty() {

@@ -99,7 +99,10 @@ fn a_congestion_control_that_the_kernel_lacks() {
     let place = Place::new(&SMALL.replace("cubic", "warpdrive"));
     let ran = place.run(&["run", "s.toml"]);
     assert_eq!(ran.code, 4, "{ran:?}");
-    assert!(ran.stderr.contains("warpdrive") && ran.stderr.contains("cubic"), "it must name what there is: {ran:?}");
+    assert!(
+        ran.stderr.contains("warpdrive") && ran.stderr.contains("cubic"),
+        "it must name what there is: {ran:?}"
+    );
     assert!(!place.path("runs").exists(), "nothing may be left behind");
 }
 

@@ -50,7 +50,8 @@ fn the_remedy_works() {
     let value = remedy.split('"').nth(1).unwrap();
     let set = format!("hosts.h2.sysctl.net.ipv4.tcp_rmem={value}");
     let after = place.run(&[&args[..], &["--set", &set]].concat()).json();
-    let goodput = |json: &serde_json::Value| json["runs"][0]["flows"][0]["steady_goodput_bps"].as_f64().unwrap();
+    let goodput =
+        |json: &serde_json::Value| json["runs"][0]["flows"][0]["steady_goodput_bps"].as_f64().unwrap();
     assert!(goodput(&after) > 1.5 * goodput(&before), "{} then {}", goodput(&before), goodput(&after));
     assert_ne!(after["runs"][0]["flows"][0]["verdict"], "receive_window");
 }
@@ -78,7 +79,10 @@ fn the_summary_is_what_the_design_says() {
     assert_eq!(json["schema"], "longfat.summary/1");
     assert_eq!(json["scenario"], "s");
     let run = &json["runs"][0];
-    assert_eq!((&run["engine"], &run["variant"], &run["repeat"]), (&"lab".into(), &serde_json::Value::Null, &1.into()));
+    assert_eq!(
+        (&run["engine"], &run["variant"], &run["repeat"]),
+        (&"lab".into(), &serde_json::Value::Null, &1.into())
+    );
     let flow = &run["flows"][0];
     assert_eq!(flow["cc"], "cubic");
     assert_eq!(flow["mss_bytes"], 1448);
@@ -178,7 +182,6 @@ fn a_killed_run_leaves_nothing() {
     let place = Place::new(SMALL);
     let before = network_namespaces();
     let mut child = long_run(&place);
-    let partial = || place.run(&["ls", "--json"]).stdout.contains("\"partial\": true");
     assert!(eventually(|| journal_says_alive(&place, child.id())), "it never began");
     assert!(network_namespaces().len() >= before.len() + 2, "two hosts must have namespaces of their own");
     std::thread::sleep(Duration::from_millis(1500));
@@ -190,10 +193,16 @@ fn a_killed_run_leaves_nothing() {
     assert!(removed.iter().any(|e| e["pid"] == child.id()), "{cleaned}");
     assert!(!journal_says_alive(&place, child.id()));
     // What was measured until then still opens.
-    assert!(partial(), "{:?}", place.run(&["ls", "--json"]));
-    let shown = place.run(&["show", "last", "--json"]).json();
-    assert_eq!(shown["runs"][0]["partial"], true);
-    assert_eq!(place.run(&["plot", "last", "--metric", "goodput", "-o", "x.svg"]).code, 0);
+    let listed = place.run(&["ls", "--json"]).json();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["partial"]), (1, &true.into()), "{listed}");
+    let id = listed[0]["id"].as_str().unwrap();
+    assert_eq!(place.run(&["show", id, "--json"]).json()["runs"][0]["partial"], true);
+    let plot = place.run(&["plot", id, "--metric", "goodput", "-o", "x.svg"]);
+    assert_eq!(plot.code, 0, "{plot:?}");
+    assert!(
+        std::fs::read_to_string(place.path("x.svg")).unwrap().contains("<path"),
+        "one second is on record"
+    );
 }
 
 #[test]
@@ -202,7 +211,11 @@ fn two_runs_do_not_disturb_each_other() {
     let (a, b) = (Place::new(SMALL), Place::new(SMALL));
     let mut first = long_run(&a);
     assert!(eventually(|| journal_says_alive(&a, first.id())), "the first never began");
-    let second = b.longfat(&["run", "s.toml", "--set", "duration=3s", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let second = b
+        .longfat(&["run", "s.toml", "--set", "duration=3s", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     assert!(eventually(|| journal_says_alive(&b, second.id())), "the second never began");
     assert!(journal_says_alive(&a, first.id()), "the second's clean-up must spare the first");
     std::thread::sleep(Duration::from_millis(500));
@@ -225,7 +238,8 @@ fn an_interrupt_ends_in_order_and_keeps_what_was_measured() {
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    let shown = place.run(&["show", "last", "--json"]).json();
+    let listed = place.run(&["ls", "--json"]).json();
+    let shown = place.run(&["show", listed[0]["id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(shown["runs"][0]["partial"], true);
     assert!(shown["runs"][0]["duration_s"].as_f64().unwrap() < 20.0);
     assert!(network_namespaces().is_subset(&before));
@@ -241,7 +255,8 @@ fn a_full_disk_is_said_and_leaves_nothing() {
     let place = Place::new(SMALL);
     let disk = place.path("disk");
     std::fs::create_dir(&disk).unwrap();
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(&disk).status().unwrap();
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(&disk).status().unwrap();
     assert!(mounted.success());
     let runs = disk.join("runs");
     let ran = place.run(&["--runs", runs.to_str().unwrap(), "run", "s.toml", "--set", "duration=4s"]);

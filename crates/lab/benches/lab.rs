@@ -49,7 +49,8 @@ fn lab(mtu: u32, link: &str, options: &lab::Options<'_>) -> (f64, schema::Qualit
 }
 
 fn scenario(mtu: u32, link: &str) -> Scenario {
-    let file = ScenarioFile::parse("bench.toml", &LAB.replace("LINK", link)).unwrap_or_else(|e| panic!("{e}"));
+    let file =
+        ScenarioFile::parse("bench.toml", &LAB.replace("LINK", link)).unwrap_or_else(|e| panic!("{e}"));
     let sets = [("hosts.*.mtu".to_string(), mtu.to_string())];
     file.resolve(None, &sets).unwrap_or_else(|e| panic!("{e}"))
 }

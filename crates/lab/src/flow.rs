@@ -92,7 +92,13 @@ impl Flow {
         self.done.store(true, Ordering::Release);
     }
 
-    fn run_tcp(&self, tcp: &Tcp, from: &Host, to: &Host, now: &(impl Fn() -> Time + Sync)) -> Result<(), Error> {
+    fn run_tcp(
+        &self,
+        tcp: &Tcp,
+        from: &Host,
+        to: &Host,
+        now: &(impl Fn() -> Time + Sync),
+    ) -> Result<(), Error> {
         let options = tcp_options(tcp);
         let failed = |source| Error::Flow { flow: self.spec.name.clone(), source };
         let listener = to.namespace.run(|| Listener::bind(to.address, &options).map_err(failed))?;
@@ -159,7 +165,11 @@ pub(crate) fn check_congestion_control(flow: &FlowSpec) -> Result<(), Error> {
 fn no_congestion_control(flow: &str, cc: &str) -> Error {
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let available = std::fs::read_to_string(path).unwrap_or_default();
-    Error::NoCongestionControl { flow: flow.into(), cc: cc.into(), available: available.trim().replace(' ', ", ") }
+    Error::NoCongestionControl {
+        flow: flow.into(),
+        cc: cc.into(),
+        available: available.trim().replace(' ', ", "),
+    }
 }
 
 fn tcp_options(tcp: &Tcp) -> TcpOptions {

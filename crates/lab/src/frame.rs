@@ -371,7 +371,11 @@ pub(crate) mod tests {
         assert_eq!(flags(&last), TCP_FIN | TCP_PSH | 0x10);
         let id = |f: &Frame| u16::from_be_bytes([f.frame()[18], f.frame()[19]]);
         assert_eq!((id(&first), id(&middle), id(&last)), (0xfffe, 0xffff, 1));
-        assert_eq!((first.buffer[1], &first.buffer[4..6]), (GSO_NONE, &[0, 0][..]), "a single segment is no GSO");
+        assert_eq!(
+            (first.buffer[1], &first.buffer[4..6]),
+            (GSO_NONE, &[0, 0][..]),
+            "a single segment is no GSO"
+        );
     }
 
     #[test]

@@ -48,13 +48,8 @@ impl Host {
             // Before the device comes up, so that what a device inherits is already set.
             spec.sysctl.iter().try_for_each(|(name, value)| set_sysctl(&spec.name, name, value))
         })?;
-        let setup = PortSetup {
-            index,
-            device: &device,
-            mtu: spec.mtu,
-            address: spec.address,
-            prefix: spec.prefix,
-        };
+        let setup =
+            PortSetup { index, device: &device, mtu: spec.mtu, address: spec.address, prefix: spec.prefix };
         let port = Port::open(&setup, backend, &namespace, wires)?;
         Ok((Host { name: spec.name.clone(), address: spec.address, device, namespace }, port))
     }

@@ -1,9 +1,6 @@
 //! The rtnetlink requests of the lab: devices, addresses, counters.
 
-use std::{
-    io,
-    net::IpAddr,
-};
+use std::{io, net::IpAddr};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -64,8 +61,7 @@ impl Netlink {
     /// Makes a pair of devices, the second in the namespace that `peer_namespace` describes.
     pub(crate) fn add_veth(&self, name: &str, peer: &str, peer_namespace: i32) -> io::Result<()> {
         let mut other = LinkMessage::default();
-        other.attributes =
-            vec![LinkAttribute::IfName(peer.into()), LinkAttribute::NetNsFd(peer_namespace)];
+        other.attributes = vec![LinkAttribute::IfName(peer.into()), LinkAttribute::NetNsFd(peer_namespace)];
         let mut message = LinkMessage::default();
         message.attributes = vec![
             LinkAttribute::IfName(name.into()),
@@ -82,8 +78,7 @@ impl Netlink {
         let mut message = AddressMessage::default();
         message.header.index = index;
         message.header.prefix_len = prefix;
-        message.header.family =
-            if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        message.header.family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         // No duplicate address detection: it would hold the address back for a second.
         message.header.flags = AddressHeaderFlags::Nodad;
         message.attributes = vec![AddressAttribute::Address(address), AddressAttribute::Local(address)];

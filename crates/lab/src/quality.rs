@@ -2,11 +2,7 @@
 
 use schema::Quality;
 
-use crate::{
-    Backend, Privilege,
-    driver::DriverReport,
-    machine::CpuUse,
-};
+use crate::{Backend, Privilege, driver::DriverReport, machine::CpuUse};
 
 /// Lateness (99th percentile) beyond which round-trip times and queues are not those of the scenario.
 const LATE_NS: u64 = 1_000_000;
@@ -68,7 +64,9 @@ pub(crate) fn judge(report: &DriverReport, conditions: &Conditions) -> Quality {
 fn remarks(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(error) = &report.not_real_time {
-        remarks.push(format!("the emulator had no real-time priority ({error}); other programs can delay packets"));
+        remarks.push(format!(
+            "the emulator had no real-time priority ({error}); other programs can delay packets"
+        ));
     }
     if conditions.privilege == Privilege::UserNamespace {
         remarks.push(
@@ -76,7 +74,10 @@ fn remarks(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
         );
     }
     if conditions.backend == Backend::Packet {
-        remarks.push("no TAP devices here: hosts are connected by veth and packet sockets, which cost more time".into());
+        remarks.push(
+            "no TAP devices here: hosts are connected by veth and packet sockets, which cost more time"
+                .into(),
+        );
     }
     if !conditions.alone {
         remarks.push("another lab ran when this one began; both share the processors".into());
@@ -130,7 +131,8 @@ mod tests {
 
     #[test]
     fn remarks_do_not_spoil_a_run() {
-        let quality = judge(&report(0), &Conditions { alone: false, backend: Backend::Packet, ..conditions() });
+        let quality =
+            judge(&report(0), &Conditions { alone: false, backend: Backend::Packet, ..conditions() });
         assert!(quality.ok);
         assert_eq!(quality.notes.len(), 2);
     }

@@ -125,7 +125,11 @@ pub struct Outcome {
 ///
 /// # Errors
 /// See [`Error`]; whatever goes wrong, nothing of the lab remains.
-pub fn run(scenario: &Scenario, options: &Options<'_>, observer: &mut dyn Observer) -> Result<Outcome, Error> {
+pub fn run(
+    scenario: &Scenario,
+    options: &Options<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, Error> {
     let began = Instant::now();
     // In a namespace of our own, where every congestion control of the kernel is allowed to us.
     Namespace::new()?.run(|| scenario.flows.iter().try_for_each(check_congestion_control))?;

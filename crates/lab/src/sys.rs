@@ -206,9 +206,7 @@ pub(crate) struct PollSet(Vec<libc::pollfd>);
 impl PollSet {
     /// Polls `files` for input.
     pub(crate) fn new<'a>(files: impl Iterator<Item = &'a File>) -> Self {
-        PollSet(
-            files.map(|f| libc::pollfd { fd: f.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect(),
-        )
+        PollSet(files.map(|f| libc::pollfd { fd: f.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect())
     }
 
     /// Waits for input on any for at most `timeout`. A signal ends the wait as well.
@@ -217,7 +215,12 @@ impl PollSet {
             libc::timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         // SAFETY: pointer and count describe the vector; no signal mask is given.
         let done = unsafe {
-            libc::ppoll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, &raw const timeout, std::ptr::null())
+            libc::ppoll(
+                self.0.as_mut_ptr(),
+                self.0.len() as libc::nfds_t,
+                &raw const timeout,
+                std::ptr::null(),
+            )
         };
         match check(done) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {

@@ -119,9 +119,12 @@ impl<P: Packet> Network<P> {
         let out = (0..route.hosts as u32)
             .filter_map(|host| hops.iter().position(|hop| hop.from == Node::Host(host)))
             .collect();
-        let mut network = Network { hops, pipes, out, route, cut_through: Vec::new(), wakes: BinaryHeap::new() };
+        let mut network =
+            Network { hops, pipes, out, route, cut_through: Vec::new(), wakes: BinaryHeap::new() };
         network.cut_through = (0..network.pipes.len())
-            .map(|pipe| (0..network.route.hosts as u32).map(|host| network.queue_follows(pipe, host)).collect())
+            .map(|pipe| {
+                (0..network.route.hosts as u32).map(|host| network.queue_follows(pipe, host)).collect()
+            })
             .collect();
         network
     }

@@ -59,9 +59,15 @@ pub enum TopologyError {
 impl std::fmt::Display for TopologyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            TopologyError::BadLink(link) => write!(f, "link {link} joins a node that does not exist, or one node to itself"),
-            TopologyError::HostLinks(host, n) => write!(f, "host {host} has {n} links; a host needs exactly one"),
-            TopologyError::Loop(link) => write!(f, "link {link} closes a loop of switches; broadcasts would never end"),
+            TopologyError::BadLink(link) => {
+                write!(f, "link {link} joins a node that does not exist, or one node to itself")
+            }
+            TopologyError::HostLinks(host, n) => {
+                write!(f, "host {host} has {n} links; a host needs exactly one")
+            }
+            TopologyError::Loop(link) => {
+                write!(f, "link {link} closes a loop of switches; broadcasts would never end")
+            }
         }
     }
 }
@@ -105,7 +111,8 @@ impl Topology {
             group.iter_mut().filter(|g| **g == from).for_each(|g| *g = to);
         }
         for host in 0..self.hosts {
-            let links = self.links.iter().filter(|l| l.0 == Node::Host(host) || l.1 == Node::Host(host)).count();
+            let links =
+                self.links.iter().filter(|l| l.0 == Node::Host(host) || l.1 == Node::Host(host)).count();
             if links != 1 {
                 return Err(TopologyError::HostLinks(host, links));
             }
@@ -115,7 +122,8 @@ impl Topology {
             .iter()
             .flat_map(|(a, b, _, _)| [Hop { from: *a, to: *b }, Hop { from: *b, to: *a }])
             .collect();
-        let specs: Vec<PipeSpec> = self.links.iter().flat_map(|(_, _, f, b)| [f.clone(), b.clone()]).collect();
+        let specs: Vec<PipeSpec> =
+            self.links.iter().flat_map(|(_, _, f, b)| [f.clone(), b.clone()]).collect();
         Ok(Network::new(self.route(&hops), hops, &specs, seed))
     }
 

@@ -295,5 +295,8 @@ fn plans_that_cannot_work_are_refused() {
     let (h, s) = (Node::Host, Node::Switch);
     assert_eq!(build(&[(h(0), s(0)), (h(1), s(9))]), TopologyError::BadLink(1));
     assert_eq!(build(&[(h(0), s(0))]), TopologyError::HostLinks(1, 0));
-    assert_eq!(build(&[(h(0), s(0)), (h(1), s(2)), (s(0), s(1)), (s(1), s(2)), (s(2), s(0))]), TopologyError::Loop(4));
+    assert_eq!(
+        build(&[(h(0), s(0)), (h(1), s(2)), (s(0), s(1)), (s(1), s(2)), (s(2), s(0))]),
+        TopologyError::Loop(4)
+    );
 }

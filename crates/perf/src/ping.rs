@@ -132,7 +132,9 @@ impl PingSocket {
         let mut buffer = [0u8; 2048];
         let (len, stamp) = match sys::receive_stamped(&self.socket, &mut buffer) {
             Ok(got) => got,
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Ok(None),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Ok(None);
+            }
             Err(e) if e.raw_os_error() == Some(libc::EHOSTUNREACH) => return Ok(None),
             Err(e) => return Err(e).attempted(what),
         };
@@ -185,8 +187,7 @@ mod tests {
             eprintln!("skipped: raw sockets need CAP_NET_RAW");
             return;
         };
-        let options =
-            PingOptions { interval: Time(2_000_000), count: Some(5), payload: Bytes(56) };
+        let options = PingOptions { interval: Time(2_000_000), count: Some(5), payload: Bytes(56) };
         let mut echoes = Vec::new();
         socket.run(&options, &Stop::default(), |e| echoes.push(e)).unwrap();
         assert_eq!(echoes.iter().map(|e| e.sequence).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);

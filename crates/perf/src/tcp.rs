@@ -10,12 +10,7 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::{
-    Error, Stop, TcpOptions,
-    error::Attempted,
-    rate::Pace,
-    sys,
-};
+use crate::{Error, Stop, TcpOptions, error::Attempted, rate::Pace, sys};
 
 /// One write or read at most; large, so that the application is not the limit.
 const CHUNK: usize = 512 * 1024;

@@ -17,7 +17,7 @@ pub use event::{Event, EventKind};
 pub use flow_sample::FlowSample;
 pub use link_sample::LinkSample;
 pub use summary::{
-    FlowSummary, HostInfo, Limited, LinkSummary, PublishedResult, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA,
-    Summary,
+    FlowSummary, HostInfo, Limited, LinkSummary, PublishedResult, PublishedVerdict, Quality, RunSummary,
+    SUMMARY_SCHEMA, Summary,
 };
 pub use table::{ColumnInfo, Metrics};

@@ -277,6 +277,8 @@ pub enum PublishedVerdict {
     Differs,
     /// Outside it: a failure.
     Missed,
+    /// Outside it, in a run that is not to be trusted: no proof either way.
+    Untrusted,
     /// Not run here.
     NotRun,
 }

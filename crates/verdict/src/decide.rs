@@ -264,8 +264,10 @@ mod tests {
 
     #[test]
     fn an_unknown_sender_stays_unlabelled() {
-        let mut rows =
-            vec![FlowSample { flow: "f".into(), ..FlowSample::default() }, FlowSample { flow: "f".into(), ..FlowSample::default() }];
+        let mut rows = vec![
+            FlowSample { flow: "f".into(), ..FlowSample::default() },
+            FlowSample { flow: "f".into(), ..FlowSample::default() },
+        ];
         decide(&mut rows, &[], &FlowContext { name: "f".into(), ..FlowContext::default() });
         assert!(rows.iter().all(|r| r.limited_by.is_none()));
     }

@@ -11,9 +11,10 @@ const MIB: u64 = 1 << 20;
 /// samples the verdict is about.
 pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut FlowSummary) {
     let Some(cause) = summary.verdict else { return };
-    let share = summary.limited_steady.largest().map_or(summary.limited.share(cause), |c| {
-        summary.limited_steady.share(c)
-    });
+    let share = summary
+        .limited_steady
+        .largest()
+        .map_or(summary.limited.share(cause), |c| summary.limited_steady.share(c));
     let facts = Facts::new(rows, summary, share);
     let (evidence, remedy) = match cause {
         Cause::ReceiveWindow => receive_window(&facts, context, summary),
@@ -77,7 +78,14 @@ fn receive_window(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -
         ));
     }
     evidence.extend(facts.clocks.clone());
-    let remedy = buffer_remedy(&context.receive_buffer, "net.ipv4.tcp_rmem", "receive_buffer", &context.to, context, summary);
+    let remedy = buffer_remedy(
+        &context.receive_buffer,
+        "net.ipv4.tcp_rmem",
+        "receive_buffer",
+        &context.to,
+        context,
+        summary,
+    );
     (evidence, remedy)
 }
 
@@ -95,19 +103,23 @@ fn send_buffer(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> W
         ),
     ];
     evidence.extend(facts.clocks.clone());
-    let remedy = buffer_remedy(&context.send_buffer, "net.ipv4.tcp_wmem", "send_buffer", &context.from, context, summary);
+    let remedy = buffer_remedy(
+        &context.send_buffer,
+        "net.ipv4.tcp_wmem",
+        "send_buffer",
+        &context.from,
+        context,
+        summary,
+    );
     (evidence, remedy)
 }
 
 fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
     let narrowest = context.path.iter().min_by(|a, b| a.rate_bps.total_cmp(&b.rate_bps));
     let mut evidence = vec![match narrowest {
-        Some(link) => format!(
-            "{} link {} ({}) was full",
-            facts.share,
-            link.name,
-            BitRate(three_digits(link.rate_bps))
-        ),
+        Some(link) => {
+            format!("{} link {} ({}) was full", facts.share, link.name, BitRate(three_digits(link.rate_bps)))
+        }
         None => format!("{} the flow had what the path gives", facts.share),
     }];
     if let (Some(limit), Some(got)) = (summary.wire_limit_bps, summary.steady_goodput_bps) {
@@ -125,7 +137,9 @@ fn loss(facts: &Facts, summary: &FlowSummary) -> Words {
         "{} the congestion window was full and below what the path carries, after a loss",
         facts.share
     )];
-    if let (Some(retransmitted), Some(sent)) = (summary.retransmitted_segs, summary.sent_segs.filter(|s| *s > 0)) {
+    if let (Some(retransmitted), Some(sent)) =
+        (summary.retransmitted_segs, summary.sent_segs.filter(|s| *s > 0))
+    {
         evidence.push(format!(
             "{retransmitted} of {sent} segments were retransmitted ({:.3} %)",
             retransmitted as f64 / sent as f64 * 100.0
@@ -296,7 +310,9 @@ mod tests {
         assert!(summary.evidence[1].contains("79 %") && summary.evidence[1].contains("16,777,216 bytes"));
         let remedy = summary.remedy.unwrap();
         assert!(
-            remedy.starts_with("on h2: sysctl -w net.ipv4.tcp_rmem=\"10240 87380 50331648\" (50,331,648 bytes is twice"),
+            remedy.starts_with(
+                "on h2: sysctl -w net.ipv4.tcp_rmem=\"10240 87380 50331648\" (50,331,648 bytes is twice"
+            ),
             "{remedy}"
         );
     }

@@ -2,12 +2,7 @@
 
 use schema::{Event, EventKind, FlowSample, FlowSummary, Limited};
 
-use crate::{
-    FlowContext,
-    explain::explain,
-    series::Cumulative,
-    steady::settled_at,
-};
+use crate::{FlowContext, explain::explain, series::Cumulative, steady::settled_at};
 
 /// When a flow ran and what it brought.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,7 +38,8 @@ pub fn summarize(
     round_trips(&own, &mut summary);
     if times.kind == "ping" {
         let lost =
-            events.iter().filter(|e| e.kind == EventKind::PingLost && e.subject == context.name).count() as u64;
+            events.iter().filter(|e| e.kind == EventKind::PingLost && e.subject == context.name).count()
+                as u64;
         summary.first_rtt_us = own.first().and_then(|r| r.srtt_us).map(|rtt| rtt as f64);
         summary.pings_sent = Some(own.len() as u64 + lost);
         summary.pings_lost = Some(lost);

@@ -129,10 +129,10 @@ pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     text.chars()
         .map(|c| match c {
             'i' | 'j' | 'l' | 't' | 'f' | 'r' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' | '(' | ')'
-            | '-' => 0.36,
-            'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.9,
-            c if c.is_ascii_uppercase() => 0.68,
-            c if c.is_ascii() => 0.57,
+            | '-' => 0.38,
+            'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.95,
+            c if c.is_ascii_uppercase() => 0.72,
+            c if c.is_ascii() => 0.62,
             _ => 0.8,
         })
         .sum::<f64>()

@@ -234,8 +234,9 @@ fn draw_keys(
         let mut x = frame.right;
         for (name, class) in row.iter().rev() {
             let name = fit(name, TEXT, frame.width() - 60.0);
-            canvas.text(x, baseline, Anchor::End, "key-text", &name);
-            x -= text_width(&name, TEXT) + 6.0;
+            x -= text_width(&name, TEXT);
+            canvas.text(x, baseline, Anchor::Start, "key-text", &name);
+            x -= 6.0;
             canvas.line(x - 24.0, baseline - 4.0, x, baseline - 4.0, &format!("swatch {class}"));
             x -= 24.0 + 18.0;
         }
@@ -245,7 +246,7 @@ fn draw_keys(
 
 /// The strips that tell what limited each flow, and what their colours mean.
 fn draw_strips(canvas: &mut Canvas, strips: &[Strip], frame: &Frame, top: f64) -> f64 {
-    let mut y = top + 5.0;
+    let mut y = top + 9.0;
     let mut seen = BTreeSet::new();
     for strip in strips {
         let label = fit(&strip.label, TEXT, frame.left - 12.0);

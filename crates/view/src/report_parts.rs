@@ -152,11 +152,11 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
             escape(&result.metric)
         ));
         let tolerance = format!("<br><small>\u{b1} {}</small>", number::share(result.tolerance));
-        table.number(&(words::figure(result.published, &result.unit) + &tolerance));
+        table.number(&(escape(&words::figure(result.published, &result.unit)) + &tolerance));
         for (_, get) in &columns {
-            table.number(
-                &get(result).map_or("\u{2013}".to_owned(), |value| words::figure(value, &result.unit)),
-            );
+            let figure =
+                get(result).map_or("\u{2013}".to_owned(), |value| words::figure(value, &result.unit));
+            table.number(&escape(&figure));
         }
         table.cell(&chip(result.verdict));
         table.classed("why", &escape(result.why.as_deref().unwrap_or_default()));
@@ -170,7 +170,7 @@ fn chip(verdict: PublishedVerdict) -> String {
         PublishedVerdict::Within => "within",
         PublishedVerdict::Differs => "differs",
         PublishedVerdict::Missed => "missed",
-        PublishedVerdict::NotRun => "none",
+        PublishedVerdict::Untrusted | PublishedVerdict::NotRun => "none",
     };
     format!("<span class=\"chip {class}\">{}</span>", words::verdict(verdict))
 }

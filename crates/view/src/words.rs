@@ -44,6 +44,7 @@ pub fn verdict(verdict: PublishedVerdict) -> &'static str {
         PublishedVerdict::Within => "within",
         PublishedVerdict::Differs => "differs",
         PublishedVerdict::Missed => "missed",
+        PublishedVerdict::Untrusted => "not to be trusted",
         PublishedVerdict::NotRun => "not run",
     }
 }

@@ -101,9 +101,8 @@ fn meminfo(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
 fn get_option<T>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &mut T) -> io::Result<usize> {
     let mut len = mem::size_of::<T>() as libc::socklen_t;
     // SAFETY: `T` is an array of plain integers of `len` bytes; the kernel writes at most `len` of them.
-    let done = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, name, (value as *mut T).cast(), &raw mut len)
-    };
+    let done =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (value as *mut T).cast(), &raw mut len) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(len as usize) }
 }
 

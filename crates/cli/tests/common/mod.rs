@@ -76,7 +76,11 @@ pub struct Ran {
 impl Ran {
     pub fn of(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
     }
 
     /// The one JSON document on standard output; the command must have gone well.
@@ -107,7 +111,8 @@ pub fn network_namespaces() -> std::collections::BTreeSet<String> {
     for process in processes.filter(|p| p.file_name().to_string_lossy().parse::<u32>().is_ok()) {
         let tasks = std::fs::read_dir(process.path().join("task")).into_iter().flatten().flatten();
         for link in tasks.map(|t| t.path().join("ns/net")).chain(open_files(&process.path())) {
-            let target = std::fs::read_link(link).map(|t| t.to_string_lossy().into_owned()).unwrap_or_default();
+            let target =
+                std::fs::read_link(link).map(|t| t.to_string_lossy().into_owned()).unwrap_or_default();
             if target.starts_with("net:[") {
                 found.insert(target);
             }

@@ -1,0 +1,180 @@
+//! `longfat ls`, `show`, `compare`, `plot` and `report`: what is on record.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use clap::Args;
+use record::{Run, RunEntry};
+use schema::{PublishedResult, Summary};
+use serde_json::{Value, json};
+use view::{LoadedRun, PlotOptions, ReportExtra};
+
+use crate::{exit::Exit, output};
+
+/// No options: all runs.
+#[derive(Debug, Args)]
+pub struct LsArgs {}
+
+/// Which run to show.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// An id or its beginning, scenario/id, a record's directory, `last`, `last~1`
+    run: String,
+}
+
+/// Which runs to compare.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The first run
+    a: String,
+    /// The second run
+    b: String,
+}
+
+/// What to draw.
+#[derive(Debug, Args)]
+pub struct PlotArgs {
+    /// The run; several are drawn over each other
+    #[arg(required = true, value_name = "RUN")]
+    keys: Vec<String>,
+    /// Metrics, separated by commas: cwnd, rtt, goodput, ... or any column's name
+    #[arg(long, value_delimiter = ',', default_value = "goodput,cwnd,rtt")]
+    metric: Vec<String>,
+    /// The SVG file to write; standard output without it
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// What to report on.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The runs, of one scenario
+    #[arg(required = true, value_name = "RUN")]
+    keys: Vec<String>,
+    /// The HTML file to write; standard output without it
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Lists all runs.
+pub fn ls(_: &LsArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let entries = record::list(runs_dir)?;
+    if json {
+        output::json(&entries.iter().map(entry).collect::<Vec<_>>())
+    } else {
+        output::text(&view::table::runs(&entries))
+    }
+}
+
+/// Shows one run.
+pub fn show(args: &ShowArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let run = find(runs_dir, &args.run)?;
+    if json { output::json(&run.summary) } else { output::text(&view::table::show(&run)) }
+}
+
+/// Compares two runs.
+pub fn compare(args: &CompareArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let (a, b) = (find(runs_dir, &args.a)?, find(runs_dir, &args.b)?);
+    let comparison = view::compare(a.run(), b.run());
+    if json { output::json(&comparison) } else { output::text(&view::table::compare(&comparison)) }
+}
+
+/// Draws runs as SVG.
+pub fn plot(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let runs = load(runs_dir, &args.keys)?;
+    let metrics: Vec<&str> = args.metric.iter().map(|m| m.trim()).collect();
+    let options = PlotOptions { title: runs.first().map(|r| r.title.clone()), ..PlotOptions::default() };
+    let borrowed: Vec<&LoadedRun> = runs.iter().collect();
+    let svg = view::plot(&borrowed, &metrics, &options).map_err(|e| Exit::BadInput(e.to_string()))?;
+    write(args.output.as_deref(), &svg, json)
+}
+
+/// Writes a report.
+pub fn report(args: &ReportArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let found = args.keys.iter().map(|key| find(runs_dir, key)).collect::<anyhow::Result<Vec<Run>>>()?;
+    let loaded = found.iter().map(LoadedRun::load).collect::<Result<Vec<_>, _>>()?;
+    let page = view::report(&together(&found)?, &loaded, &ReportExtra::default());
+    write(args.output.as_deref(), &page, json)
+}
+
+fn find(runs_dir: &Path, key: &str) -> anyhow::Result<Run> {
+    Ok(record::find(runs_dir, key).map_err(|e| Exit::BadInput(e.to_string()))?)
+}
+
+fn load(runs_dir: &Path, keys: &[String]) -> anyhow::Result<Vec<LoadedRun>> {
+    keys.iter().map(|key| Ok(LoadedRun::load(&find(runs_dir, key)?)?)).collect()
+}
+
+/// To a file, or to standard output; with `--json` the file is named there.
+fn write(path: Option<&Path>, text: &str, json: bool) -> anyhow::Result<()> {
+    let Some(path) = path else {
+        return if json { output::json(&json!({ "document": text })) } else { output::text(text) };
+    };
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    if json {
+        return output::json(&json!({ "written": path }));
+    }
+    eprintln!("written: {}", path.display());
+    Ok(())
+}
+
+fn entry(entry: &RunEntry) -> Value {
+    let mut value = json!({
+        "scenario": entry.scenario, "id": entry.id, "path": entry.path, "partial": entry.partial,
+    });
+    match &entry.run {
+        Ok(run) => {
+            let run = run.run();
+            value["engine"] = json!(run.engine);
+            value["variant"] = json!(run.variant);
+            value["started"] = json!(run.started);
+            value["duration_s"] = json!(run.duration_s);
+            value["quality_ok"] = json!(run.quality.ok);
+            let flow = |f: &schema::FlowSummary| json!({ "name": f.name, "goodput_bps": f.goodput_bps, "verdict": f.verdict });
+            value["flows"] = run.flows.iter().map(flow).collect();
+        }
+        Err(error) => value["error"] = json!(error.to_string()),
+    }
+    value
+}
+
+/// One summary of records of one scenario: their runs, and the published figures of all their engines.
+fn together(runs: &[Run]) -> anyhow::Result<Summary> {
+    let Some((first, others)) = runs.split_first() else {
+        return Err(Exit::BadInput("a report needs a run".into()).into());
+    };
+    let mut summary = first.summary.clone();
+    for other in others {
+        let other = &other.summary;
+        if other.scenario != summary.scenario {
+            let message = format!(
+                "a report is on one scenario, and these runs are of {} and {}",
+                summary.scenario, other.scenario
+            );
+            return Err(Exit::BadInput(message).into());
+        }
+        summary.runs.extend(other.runs.clone());
+        other.published.iter().for_each(|p| add_published(&mut summary.published, p));
+    }
+    Ok(summary)
+}
+
+/// Fills in what the other engines' records know of a published figure; what is nearest to reality judges.
+fn add_published(all: &mut Vec<PublishedResult>, one: &PublishedResult) {
+    let same =
+        |p: &&mut PublishedResult| (&p.id, &p.metric, &p.variant) == (&one.id, &one.metric, &one.variant);
+    let Some(known) = all.iter_mut().find(same) else {
+        all.push(one.clone());
+        return;
+    };
+    let rank = |p: &PublishedResult| (p.lab.is_some(), p.sim.is_some(), p.model.is_some());
+    if rank(one) > rank(known) {
+        known.verdict = one.verdict;
+    }
+    known.model = known.model.or(one.model);
+    known.sim = known.sim.or(one.sim);
+    known.lab = known.lab.or(one.lab);
+}

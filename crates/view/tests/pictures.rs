@@ -1,0 +1,239 @@
+//! Plots and reports of synthetic runs: what must be in them, what must not, and one plot to the letter.
+
+mod synthetic;
+
+use schema::{FlowSample, Summary};
+use view::{Error, LoadedRun, PlotOptions, Reference, ReportExtra, plot, report};
+
+/// Well-formed as XML: every element that opens closes, in order, and no `&` or `<` stands alone.
+fn assert_well_formed(svg: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = svg;
+    while let Some(at) = rest.find('<') {
+        assert!(
+            !rest[..at].contains('>') || rest[..at].contains('{'),
+            "stray > in {:?}",
+            &rest[..at.min(80)]
+        );
+        let end = at + rest[at..].find('>').expect("an element ends");
+        let element = &rest[at + 1..end];
+        rest = &rest[end + 1..];
+        if let Some(name) = element.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name));
+        } else if !element.ends_with('/') {
+            open.push(element.split([' ', '\n']).next().unwrap());
+        }
+    }
+    assert!(open.is_empty(), "{open:?} stay open");
+    assert!(!svg.contains("NaN") && !svg.contains("inf"), "no coordinate is lost");
+}
+
+fn texts(svg: &str) -> String {
+    let pieces = svg.split("<text").skip(1).filter_map(|t| t.split_once('>')).map(|(_, t)| t);
+    pieces.filter_map(|t| t.split("</text>").next()).collect::<Vec<_>>().join("\n")
+}
+
+/// The points of the longest curve.
+fn longest_path(svg: &str) -> usize {
+    svg.split(" d=\"")
+        .skip(1)
+        .filter_map(|d| d.split('"').next())
+        .map(|d| d.matches(['M', 'L']).count())
+        .max()
+        .unwrap_or(0)
+}
+
+#[test]
+fn a_plot_has_titles_units_legend_limits_and_verdict() {
+    let run = synthetic::run("default", 20, 10.6e6);
+    let options = PlotOptions {
+        title: Some("a < b".into()),
+        references: vec![Reference { label: "published".into(), value_bps: 3e9, run: None }],
+        ..PlotOptions::default()
+    };
+    let svg = plot(&[&run], &["goodput", "cwnd", "rtt", "queue"], &options).unwrap();
+    assert_well_formed(&svg);
+    let texts = texts(&svg);
+    for expected in [
+        "a &lt; b",
+        "bulk",
+        "ping",
+        "s1-s2 forward",
+        "Goodput (Gb/s)",
+        "mean over 100 ms, samples faint",
+        "wire limit 9.56 Gb/s",
+        "published 3.00 Gb/s",
+        "limited by",
+        "receive window",
+        "Congestion window (MB)",
+        "Round-trip time (ms)",
+        "Queue (B)",
+        "0 all the time",
+        "time since the start (s)",
+    ] {
+        assert!(texts.contains(expected), "{expected:?} is missing in {texts}");
+    }
+    assert!(svg.contains("prefers-color-scheme:dark"));
+}
+
+#[test]
+fn long_runs_are_drawn_with_few_points() {
+    let run = synthetic::run("tuned", 600, 80e6);
+    let svg = plot(&[&run], &["goodput", "cwnd", "srtt_us"], &PlotOptions::default()).unwrap();
+    assert_well_formed(&svg);
+    assert!((1000..=1500).contains(&longest_path(&svg)), "{}", longest_path(&svg));
+    assert!(texts(&svg).contains("mean over 2 s"), "{}", texts(&svg));
+}
+
+#[test]
+fn several_runs_are_told_apart_by_colour_and_flows_by_stroke() {
+    let (a, b) = (synthetic::run("default", 5, 10.6e6), synthetic::run("tuned", 5, 80e6));
+    let svg = plot(&[&a, &b], &["rtt"], &PlotOptions::default()).unwrap();
+    assert_well_formed(&svg);
+    assert!(svg.contains("class=\"s0 marks\"") && svg.contains("class=\"s1 marks\""));
+    let texts = texts(&svg);
+    assert!(
+        texts.starts_with("default\ntuned\n") && texts.contains("bulk") && texts.contains("ping"),
+        "{texts}"
+    );
+}
+
+#[test]
+fn a_gap_is_a_gap() {
+    let mut run = synthetic::run("default", 1, 10.6e6);
+    run.flows.retain(|row| row.flow == "bulk");
+    for row in &mut run.flows[40..60] {
+        row.srtt_us = None;
+    }
+    let svg = plot(&[&run], &["rtt"], &PlotOptions::default()).unwrap();
+    let curve = svg.split("<path class=\"s0\" d=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!(curve.matches('M').count(), 2, "{curve}");
+}
+
+#[test]
+fn nothing_to_draw_is_said_and_nonsense_is_refused() {
+    let mut run = synthetic::run("default", 1, 10.6e6);
+    run.links.clear();
+    let svg = plot(&[&run], &["queue", "rcv_rtt_us"], &PlotOptions::default()).unwrap();
+    assert_eq!(texts(&svg).matches("no samples in this record").count(), 2);
+    assert!(matches!(plot(&[&run], &[], &PlotOptions::default()), Err(Error::NoMetric)));
+    assert!(matches!(plot(&[&run], &["cwndd"], &PlotOptions::default()), Err(Error::UnknownMetric { .. })));
+    assert_well_formed(&plot(&[], &["goodput"], &PlotOptions::default()).unwrap());
+}
+
+#[test]
+fn wild_values_stay_drawable() {
+    let mut run = synthetic::run("default", 1, 10.6e6);
+    for (index, row) in run.flows.iter_mut().enumerate() {
+        row.srtt_us = Some(if index % 2 == 0 { i64::MAX } else { i64::MIN });
+        row.goodput_bps = Some(-1);
+        row.time_us = if index % 3 == 0 { -5 } else { row.time_us };
+    }
+    let svg = plot(&[&run], &["rtt", "goodput", "snd_cwnd_segs"], &PlotOptions::default()).unwrap();
+    assert_well_formed(&svg);
+}
+
+#[test]
+fn every_text_from_a_record_is_escaped() {
+    let evil = "<script>alert('x')</script>";
+    let mut run = synthetic::run("default", 1, 10.6e6);
+    run.run.variant = Some(evil.into());
+    for row in &mut run.flows {
+        row.flow = evil.into();
+    }
+    for row in &mut run.links {
+        row.link = evil.into();
+    }
+    for flow in &mut run.run.flows {
+        (flow.name, flow.from, flow.to) = (evil.into(), evil.into(), evil.into());
+        (flow.evidence, flow.remedy, flow.cc) = (vec![evil.into()], Some(evil.into()), Some(evil.into()));
+    }
+    run.run.links[0].name = evil.into();
+    (run.run.quality.ok, run.run.quality.notes) = (false, vec![evil.into()]);
+    (run.run.id, run.run.started, run.path) = (evil.into(), evil.into(), evil.into());
+    let runs = [run];
+    let mut summary = synthetic::summary_of(&runs);
+    (summary.title, summary.scenario, summary.host.kernel) = (evil.into(), evil.into(), evil.into());
+    for result in &mut summary.published {
+        (result.id, result.metric) = (evil.into(), evil.into());
+        (result.why, result.variant, result.unit) = (Some(evil.into()), Some(evil.into()), evil.into());
+    }
+    let extra = ReportExtra { made: Some(evil.into()), command: Some(evil.into()) };
+    let page = report(&summary, &runs, &extra);
+    assert!(!page.contains("<script"), "{}", page.split("<script").next().unwrap().lines().last().unwrap());
+    assert_well_formed(&plot(&[&runs[0]], &["goodput", "queue"], &PlotOptions::default()).unwrap());
+}
+
+fn summary_and_runs() -> (Summary, [LoadedRun; 2]) {
+    let runs = [synthetic::run("default", 5, 10.6e6), synthetic::run("tuned", 5, 80e6)];
+    (synthetic::summary_of(&runs), runs)
+}
+
+#[test]
+fn a_report_answers_and_needs_nothing_else() {
+    let (summary, runs) = summary_and_runs();
+    let page = report(&summary, &runs, &ReportExtra::default());
+    for expected in [
+        "BDP and TCP buffer size &lt;Lab 8&gt;",
+        "Linux 6.18.5, 2 CPUs",
+        "Limited by <b>receive window</b>",
+        "net.ipv4.tcp_rmem = 10240 87380 52428800 on h2",
+        "L8-default",
+        "3.35 Gb/s",
+        "scaling_ratio",
+        "class=\"chip differs\"",
+        "class=\"chip within\">within",
+        "class=\"chip within\">sound",
+        "The runs side by side",
+        "runs/lab8/20261121T031500Z-lab-tuned",
+        "read_parquet",
+    ] {
+        assert!(page.contains(expected), "{expected:?} is missing");
+    }
+    assert_eq!(page.matches("<svg xmlns").count(), 3);
+    assert!(!page.contains("Do not quote"));
+    let outside = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(
+        !outside.contains("http") && !outside.contains("src=") && !outside.contains("@import"),
+        "opens offline"
+    );
+}
+
+#[test]
+fn a_report_warns_of_runs_that_cannot_be_trusted_and_of_partial_ones() {
+    let (mut summary, mut runs) = summary_and_runs();
+    summary.runs[1].quality.ok = false;
+    summary.runs[1].quality.notes = vec!["late by 54 ms".into()];
+    runs[0].partial = true;
+    let page = report(&summary, &runs, &ReportExtra::default());
+    assert!(page.contains("Do not quote the run tuned") && page.contains("late by 54 ms"));
+    assert!(page.contains("partial: the run was cut short") && page.contains("default (partial)"));
+}
+
+#[test]
+fn a_report_of_the_model_alone_has_no_plots() {
+    let (mut summary, _) = summary_and_runs();
+    summary.runs.truncate(1);
+    summary.runs[0].engine = "model".into();
+    let page = report(&summary, &[], &ReportExtra::default());
+    assert!(!page.contains("<svg xmlns") && page.contains("Limited by <b>receive window</b>"));
+}
+
+#[test]
+fn a_small_plot_to_the_letter() {
+    let mut run = synthetic::run("default", 1, 10.6e6);
+    run.flows = (0..=4)
+        .map(|i| FlowSample {
+            time_us: i * 250_000,
+            flow: "bulk".into(),
+            srtt_us: (i != 3).then_some(20_000 + 4_000 * i),
+            ..FlowSample::default()
+        })
+        .collect();
+    run.links.clear();
+    let options =
+        PlotOptions { title: Some("small".into()), width: 400, panel_height: 90, ..PlotOptions::default() };
+    let svg = plot(&[&run], &["rtt"], &options).unwrap();
+    let body = svg.split("</style>").nth(1).unwrap();
+    insta::assert_snapshot!(body);
+}

@@ -1,0 +1,58 @@
+//! The text tables to the letter, on synthetic runs.
+
+mod synthetic;
+
+use view::{compare, table};
+
+fn runs() -> Vec<schema::RunSummary> {
+    [("default", 10.6e6), ("tuned", 80e6)].map(|(name, window)| synthetic::run(name, 5, window).run).to_vec()
+}
+
+#[test]
+fn verdicts() {
+    insta::assert_snapshot!(table::verdicts(&runs()));
+    assert_eq!(table::verdicts(&[]), "");
+}
+
+#[test]
+fn published() {
+    let loaded = [synthetic::run("default", 1, 10.6e6)];
+    insta::assert_snapshot!(table::published(&synthetic::summary_of(&loaded).published));
+    assert_eq!(table::published(&[]), "");
+}
+
+#[test]
+fn comparison() {
+    let runs = runs();
+    insta::assert_snapshot!(table::compare(&compare(&runs[0], &runs[1])));
+}
+
+#[test]
+fn shown_and_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(table::runs(&record::list(dir.path()).unwrap()), "no runs yet\n");
+    for (name, window) in [("default", 10.6e6), ("tuned", 80e6)] {
+        let loaded = [synthetic::run(name, 5, window)];
+        let summary = synthetic::summary_of(&loaded);
+        let id = &loaded[0].run.id;
+        let writer = record::Writer::create(dir.path(), "lab8", id, "", &summary).unwrap();
+        writer.finish(&summary, &loaded[0].flows, &loaded[0].links, &loaded[0].events).unwrap();
+    }
+    let run = record::find(dir.path(), "last").unwrap();
+    let shown = table::show(&run).replace(&dir.path().display().to_string(), "RUNS");
+    insta::assert_snapshot!(shown);
+    let broken = dir.path().join("lab8/20261121T031500Z-broken");
+    std::fs::create_dir(&broken).unwrap();
+    let listed =
+        table::runs(&record::list(dir.path()).unwrap()).replace(&dir.path().display().to_string(), "RUNS");
+    insta::assert_snapshot!(listed);
+    let loaded = view::LoadedRun::load(&run).unwrap();
+    assert_eq!(loaded.flows.len(), synthetic::run("tuned", 5, 80e6).flows.len());
+}
+
+#[test]
+fn names_cannot_steer_the_terminal() {
+    let mut runs = runs();
+    runs[0].flows[0].name = "\u{1b}[31mred\u{7}".into();
+    assert!(!table::verdicts(&runs).contains(['\u{1b}', '\u{7}']));
+}

@@ -133,8 +133,7 @@ impl KernelRequirement {
 
 impl fmt::Display for KernelRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let spelled =
-            Comparison::SPELLED.iter().rev().find(|(_, c)| *c == self.comparison).map_or("", |(s, _)| s);
+        let spelled = Comparison::SPELLED.iter().rev().find(|(_, c)| *c == self.comparison).map_or("", |(s, _)| s);
         write!(f, "{spelled}{}.{}", self.version.major, self.version.minor)?;
         if self.numbers == 3 { write!(f, ".{}", self.version.patch) } else { Ok(()) }
     }
@@ -146,14 +145,10 @@ impl FromStr for KernelRequirement {
     fn from_str(text: &str) -> Result<Self, KernelError> {
         let trimmed = text.trim();
         let wrong = || KernelError::Requirement(text.into());
-        let parsed =
-            Comparison::SPELLED.iter().find_map(|(s, c)| trimmed.strip_prefix(s).map(|rest| (*c, rest)));
+        let parsed = Comparison::SPELLED.iter().find_map(|(s, c)| trimmed.strip_prefix(s).map(|rest| (*c, rest)));
         let (comparison, rest) = parsed.ok_or_else(wrong)?;
         let rest = rest.trim_start();
-        if !rest.bytes().all(|b| b.is_ascii_digit() || b == b'.')
-            || rest.ends_with('.')
-            || rest.split('.').count() > 3
-        {
+        if !rest.bytes().all(|b| b.is_ascii_digit() || b == b'.') || rest.ends_with('.') || rest.split('.').count() > 3 {
             return Err(wrong());
         }
         let (version, numbers) = numbers(rest).ok_or_else(wrong)?;

@@ -1,1 +1,491 @@
-//! placeholder
+//! Every closed form for one path, each with the sentence that explains it: what `longfat bdp` prints.
+
+use units::{BitRate, Bytes, Time, group_digits};
+
+use crate::{
+    Aimd, Ip, KernelVersion, MAX_WINDOW, Start, Transport, bdp, bdp_f64, buffer_advice, cubic_recovery_time,
+    cubic_utilization, cubic_window_segs, goodput_bps, hol_throughput_share, loss_for_cubic, loss_for_reno,
+    mathis_bps, mss, payload_bytes, pftk_bps, queue_for_full_use, responsiveness, sawtooth_utilization,
+    throughput_bps, window_scale, window_share, window_throughput_bps, window_utilization,
+};
+
+/// What tbf counts beside IP.
+const TBF_OVERHEAD: u32 = 14;
+/// Retransmission timeout of Linux at the least (TCP_RTO_MIN).
+const LEAST_RTO: Time = Time(200_000_000);
+
+/// The path and what is asked about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inputs {
+    /// Rate of the slowest link, above 0.
+    pub rate: BitRate,
+    /// Round-trip time, above 0.
+    pub rtt: Time,
+    /// MTU, bytes of IP.
+    pub mtu: u32,
+    /// IP version.
+    pub ip: Ip,
+    /// Bytes that a packet counts on the wire beside IP.
+    pub overhead: u32,
+    /// Loss rate per segment.
+    pub loss: Option<f64>,
+    /// A window, as advertised or held in flight.
+    pub window: Option<Bytes>,
+    /// A socket buffer as the kernel charges it (the third value of tcp_rmem or tcp_wmem; twice what SO_RCVBUF asks for).
+    pub buffer: Option<Bytes>,
+    /// The queue before the slowest link.
+    pub queue: Option<Bytes>,
+    /// The hosts' kernel.
+    pub kernel: KernelVersion,
+}
+
+/// One figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// Its key in JSON, with the unit as suffix.
+    pub key: &'static str,
+    /// Its value in that unit.
+    pub value: f64,
+    /// What it is, in few words.
+    pub name: &'static str,
+    /// Its value for people.
+    pub text: String,
+    /// The sentence that explains it.
+    pub sentence: String,
+}
+
+/// Figures that belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// A heading.
+    pub title: String,
+    /// The figures.
+    pub figures: Vec<Figure>,
+}
+
+/// All figures that the inputs allow.
+pub fn report(inputs: &Inputs) -> Vec<Group> {
+    let mut groups = vec![path(inputs), buffers(inputs)];
+    groups.extend(inputs.window.map(|window| of_window(inputs, window)));
+    groups.extend(inputs.buffer.map(|buffer| of_buffer(inputs, buffer)));
+    groups.push(wire(inputs));
+    groups.push(start_and_recovery(inputs));
+    groups.push(queue(inputs));
+    groups.push(losses(inputs));
+    groups
+}
+
+fn path(inputs: &Inputs) -> Group {
+    let product = bdp(inputs.rate, inputs.rtt);
+    let segment = segment(inputs);
+    let segments = bdp_f64(inputs.rate, inputs.rtt) / f64::from(segment);
+    Group {
+        title: "The path".into(),
+        figures: vec![
+            bytes(
+                "bdp_bytes",
+                "bandwidth-delay product",
+                product.as_f64(),
+                "rate x RTT: so much must be in flight to keep the path full",
+            ),
+            plain(
+                "mss_bytes",
+                "segment size",
+                f64::from(segment),
+                format!("{segment} B"),
+                format!(
+                    "payload of a full segment: MTU {} less {} B of IP and 32 B of TCP header with timestamps",
+                    inputs.mtu,
+                    inputs.ip.header_bytes()
+                ),
+            ),
+            plain(
+                "bdp_segs",
+                "the product in segments",
+                segments.ceil(),
+                format!("{}", group_digits(segments.ceil() as u64)),
+                "the congestion window, in segments, at which the path is full".into(),
+            ),
+        ],
+    }
+}
+
+fn buffers(inputs: &Inputs) -> Group {
+    let product = bdp_f64(inputs.rate, inputs.rtt);
+    let advice = buffer_advice(product);
+    let share = share(inputs);
+    let learnt = if inputs.kernel.learns_window_share() {
+        format!(
+            "from 6.6 on the kernel learns the share from the packets; about {:.0} % of this MTU's on this path, 60 to 85 % elsewhere",
+            share * 100.0
+        )
+    } else {
+        "up to 6.5 the kernel offers half of a receive buffer as window (tcp_adv_win_scale = 1)".into()
+    };
+    let scale = window_scale(Bytes(product.ceil() as u64));
+    let scale_text = scale.map_or("impossible".into(), |s| s.to_string());
+    Group {
+        title: format!("Socket buffers, for Linux {}.{}", inputs.kernel.major, inputs.kernel.minor),
+        figures: vec![
+            bytes("buffer_bytes", "buffer to set", advice.usual.as_f64(),
+                "third value of net.ipv4.tcp_rmem and tcp_wmem on both hosts: twice the product, because only a part of a buffer becomes window, \
+                 the sender keeps as little as two thirds in flight, and data piles up for a round trip behind a lost segment"),
+            bytes("buffer_bbr_loss_bytes", "the same for BBR with losses", advice.bbr_with_loss.as_f64(),
+                "four times that: BBR goes on sending through moderate to high loss, and several round trips pile up"),
+            plain("window_share", "window of a buffer", round(share, 4), format!("{:.0} %", share * 100.0), learnt),
+            plain("window_scale", "window scale needed", scale.map_or(f64::NAN, f64::from), scale_text, format!(
+                "the header's 16 bits times 2^scale must reach the product; at most 2^14, {} B", group_digits(MAX_WINDOW.0))),
+            plain("hol_share_1bdp", "one loss, receive buffer of 1 BDP", hol_throughput_share(Bytes(product as u64), inputs.rate, inputs.rtt),
+                percent(hol_throughput_share(Bytes(product as u64), inputs.rate, inputs.rtt)),
+                "behind one lost segment nothing is delivered for a round trip: with a window of one product the sender stalls and two round trips carry half".into()),
+        ],
+    }
+}
+
+fn of_window(inputs: &Inputs, window: Bytes) -> Group {
+    let utilization = window_utilization(window, inputs.rate, inputs.rtt);
+    let throughput = throughput_bps(window, inputs.rtt).min(inputs.rate.as_f64());
+    let on_wire = inputs.rate.transmit_time(window).as_secs_f64();
+    Group {
+        title: format!("A window of {window} (in flight, as the peer advertises it)"),
+        figures: vec![
+            plain(
+                "utilization",
+                "share of the path used",
+                round(utilization, 4),
+                percent(utilization),
+                "window / product: the window leaves once a round trip, the path could carry the product"
+                    .into(),
+            ),
+            rate("window_throughput_bps", "throughput", throughput, "window / RTT, at most the rate"),
+            plain(
+                "window_on_wire_s",
+                "time on the wire",
+                on_wire,
+                seconds(on_wire),
+                format!(
+                    "the window is sent after this time, then the sender waits for the first ACK at {}",
+                    inputs.rtt
+                ),
+            ),
+        ],
+    }
+}
+
+fn of_buffer(inputs: &Inputs, buffer: Bytes) -> Group {
+    let window = Bytes((buffer.as_f64() * share(inputs)) as u64);
+    let sent = Bytes(crate::send_buffer_window(crate::Buffer::Tuned { largest: buffer }) as u64);
+    let limit = inputs.rate.as_f64();
+    Group {
+        title: format!(
+            "A socket buffer of {buffer} (as the kernel charges it: the sysctl's value, or twice what SO_RCVBUF asks for)"
+        ),
+        figures: vec![
+            bytes(
+                "buffer_window_bytes",
+                "as receive buffer: window",
+                window.as_f64(),
+                "the part of it that becomes window (see `window of a buffer`)",
+            ),
+            plain(
+                "buffer_utilization",
+                "share of the path used",
+                round(window_utilization(window, inputs.rate, inputs.rtt), 4),
+                percent(window_utilization(window, inputs.rate, inputs.rtt)),
+                "that window / product".into(),
+            ),
+            rate(
+                "buffer_throughput_bps",
+                "throughput",
+                throughput_bps(window, inputs.rtt).min(limit),
+                "that window / RTT, at most the rate",
+            ),
+            bytes(
+                "send_buffer_window_bytes",
+                "as send buffer: in flight",
+                sent.as_f64(),
+                "the writer is woken when a third is free, so two thirds are in flight for most of a round trip",
+            ),
+            rate(
+                "send_buffer_throughput_bps",
+                "throughput",
+                throughput_bps(sent, inputs.rtt).min(limit),
+                "that / RTT, at most the rate",
+            ),
+        ],
+    }
+}
+
+fn wire(inputs: &Inputs) -> Group {
+    let tcp = |overhead| {
+        goodput_bps(
+            inputs.rate,
+            segment(inputs),
+            inputs.ip.header_bytes() + Transport::Tcp.header_bytes(),
+            overhead,
+        )
+    };
+    let udp = goodput_bps(
+        inputs.rate,
+        payload_bytes(inputs.mtu, inputs.ip, Transport::Udp),
+        inputs.ip.header_bytes() + Transport::Udp.header_bytes(),
+        inputs.overhead,
+    );
+    Group {
+        title: format!("Goodput at wire rate, MTU {}", inputs.mtu),
+        figures: vec![
+            rate(
+                "tcp_goodput_bps",
+                "TCP",
+                tcp(inputs.overhead),
+                &format!(
+                    "payload of back-to-back packets that count {} B beside IP (38: Ethernet with preamble and gap)",
+                    inputs.overhead
+                ),
+            ),
+            rate(
+                "tcp_goodput_tbf_bps",
+                "TCP behind tbf",
+                tcp(TBF_OVERHEAD),
+                "the same where only the Ethernet header of 14 B counts, as in Linux's tbf",
+            ),
+            rate("udp_goodput_bps", "UDP", udp, "as TCP, with a header of 8 B: the first test of a host"),
+        ],
+    }
+}
+
+fn start_and_recovery(inputs: &Inputs) -> Group {
+    let product = bdp_f64(inputs.rate, inputs.rtt);
+    let segment = segment(inputs);
+    let start = Start::new(product, segment, inputs.rtt);
+    let reno = responsiveness(Aimd::RENO, inputs.rate, inputs.rtt, segment);
+    let delayed = responsiveness(Aimd::RENO_DELAYED_ACK, inputs.rate, inputs.rtt, segment);
+    let cubic = cubic_recovery_time(product / f64::from(segment));
+    let hour = |s: f64| plain_seconds(s);
+    Group {
+        title: "From nothing to full, and back after one loss".into(),
+        figures: vec![
+            hour(start.settled_s()).named("slow_start_s", "slow start", format!(
+                "handshake and {:.1} doublings from ten segments until the path is full; a shorter test measures the start", start.rounds())),
+            hour(reno).named("reno_recovery_s", "Reno's recovery", "C x RTT^2 / (2 MSS): one segment more each round trip until the lost half is back".into()),
+            hour(delayed).named("reno_delayed_ack_recovery_s", "the same, counting ACKs", "twice as long on stacks that count delayed ACKs instead of segments (Linux 2.4)".into()),
+            hour(cubic).named("cubic_recovery_s", "CUBIC's recovery", "cbrt(0.3 W / 0.4) for a window W in segments: grows with the cube root, not with the RTT".into()),
+        ],
+    }
+}
+
+fn queue(inputs: &Inputs) -> Group {
+    let product = bdp_f64(inputs.rate, inputs.rtt);
+    let mut figures = vec![bytes(
+        "queue_full_use_reno_bytes",
+        "queue that keeps Reno's path full",
+        product * queue_for_full_use(Aimd::RENO.decrease),
+        "one product: after halving the window still fills the path; CUBIC needs three sevenths of it",
+    )];
+    if let Some(queue) = inputs.queue {
+        let share = queue.as_f64() / product;
+        let (reno, cubic) = (sawtooth_utilization(Aimd::RENO, share), cubic_utilization(share));
+        let delay = inputs.rate.transmit_time(queue).as_secs_f64();
+        figures.extend([
+            plain(
+                "queue_delay_s",
+                "delay of a full queue",
+                delay,
+                seconds(delay),
+                "queue / rate, on top of the RTT".into(),
+            ),
+            plain(
+                "reno_utilization",
+                "Reno uses",
+                round(reno, 4),
+                percent(reno),
+                format!("share of the path with a queue of {:.2} products", share),
+            ),
+            plain(
+                "cubic_utilization",
+                "CUBIC uses",
+                round(cubic, 4),
+                percent(cubic),
+                "the same for CUBIC, which gives up 30 % at a loss".into(),
+            ),
+        ]);
+    }
+    Group { title: "The queue before the slowest link".into(), figures }
+}
+
+fn losses(inputs: &Inputs) -> Group {
+    let segment = segment(inputs);
+    let segments = bdp_f64(inputs.rate, inputs.rtt) / f64::from(segment);
+    let (reno, cubic) = (loss_for_reno(segments), loss_for_cubic(segments, inputs.rtt));
+    let one_in = |loss: f64| format!("one segment in {}", group_digits((1.0 / loss).round() as u64));
+    let mut figures = vec![
+        plain(
+            "full_path_loss_reno",
+            "loss that Reno bears",
+            reno,
+            one_in(reno),
+            "at more than this random loss Reno cannot hold a window of one product".into(),
+        ),
+        plain(
+            "full_path_loss_cubic",
+            "loss that CUBIC bears",
+            cubic,
+            one_in(cubic),
+            "the same for CUBIC".into(),
+        ),
+    ];
+    if let Some(loss) = inputs.loss.filter(|loss| *loss > 0.0) {
+        let limit = inputs.rate.as_f64();
+        let rto = Time(inputs.rtt.0.max(LEAST_RTO.0));
+        let cubic = window_throughput_bps(cubic_window_segs(loss, inputs.rtt), segment, inputs.rtt);
+        figures.extend([
+            rate(
+                "mathis_bps",
+                "Reno at this loss (Mathis)",
+                mathis_bps(loss, segment, inputs.rtt, 1.0).min(limit),
+                "MSS / RTT x sqrt(3 / 2p)",
+            ),
+            rate(
+                "mathis_delayed_ack_bps",
+                "the same, counting ACKs",
+                mathis_bps(loss, segment, inputs.rtt, 2.0).min(limit),
+                "MSS / RTT x sqrt(3 / 4p)",
+            ),
+            rate(
+                "pftk_bps",
+                "Reno with timeouts (Padhye)",
+                pftk_bps(loss, segment, inputs.rtt, rto, 1.0, segments).min(limit),
+                "the full model: timeouts matter from about 1 % of loss on",
+            ),
+            rate(
+                "cubic_bps",
+                "CUBIC at this loss",
+                cubic.min(limit),
+                "MSS / RTT x 1.054 (RTT / p)^(3/4), at least Reno's (RFC 9438)",
+            ),
+        ]);
+    }
+    Group { title: "Random loss".into(), figures }
+}
+
+fn segment(inputs: &Inputs) -> u32 {
+    mss(inputs.mtu, inputs.ip, None).max(1)
+}
+
+fn share(inputs: &Inputs) -> f64 {
+    window_share(inputs.kernel, segment(inputs), inputs.rtt)
+}
+
+fn plain(key: &'static str, name: &'static str, value: f64, text: String, sentence: String) -> Figure {
+    Figure { key, value, name, text, sentence }
+}
+
+fn bytes(key: &'static str, name: &'static str, value: f64, sentence: &str) -> Figure {
+    let whole = Bytes(value as u64);
+    let mib = value / 1_048_576.0;
+    let text = format!("{} B ({mib:.1} MiB)", group_digits(whole.0));
+    plain(key, name, value.floor(), text, sentence.into())
+}
+
+fn rate(key: &'static str, name: &'static str, bps: f64, sentence: &str) -> Figure {
+    let text = match bps {
+        b if b >= 1e9 => format!("{:.3} Gb/s", b * 1e-9),
+        b if b >= 1e6 => format!("{:.2} Mb/s", b * 1e-6),
+        b => format!("{:.2} kb/s", b * 1e-3),
+    };
+    plain(key, name, round(bps, 0), text, sentence.into())
+}
+
+/// A duration that still lacks its names.
+struct Seconds(f64);
+
+fn plain_seconds(value: f64) -> Seconds {
+    Seconds(value)
+}
+
+impl Seconds {
+    fn named(self, key: &'static str, name: &'static str, sentence: String) -> Figure {
+        plain(key, name, round(self.0, 6), seconds(self.0), sentence)
+    }
+}
+
+fn seconds(value: f64) -> String {
+    match value {
+        v if v >= 3600.0 => format!("{} h {:02} min", (v / 3600.0) as u64, (v % 3600.0 / 60.0) as u64),
+        v if v >= 60.0 => format!("{} min {:02} s", (v / 60.0) as u64, (v % 60.0) as u64),
+        v if v >= 1.0 => format!("{v:.2} s"),
+        v if v >= 1e-3 => format!("{:.2} ms", v * 1e3),
+        v => format!("{:.2} us", v * 1e6),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+fn round(value: f64, digits: i32) -> f64 {
+    let unit = 10f64.powi(digits);
+    (value * unit).round() / unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs(rate: u64, rtt_ms: u64) -> Inputs {
+        Inputs {
+            rate: BitRate(rate),
+            rtt: Time::from_millis(rtt_ms),
+            mtu: 1500,
+            ip: Ip::V4,
+            overhead: 38,
+            loss: Some(0.001),
+            window: Some(Bytes(1 << 20)),
+            buffer: Some(Bytes(16 << 20)),
+            queue: Some(Bytes(1_000_000)),
+            kernel: KernelVersion::new(6, 1),
+        }
+    }
+
+    fn figure(inputs: &Inputs, key: &str) -> f64 {
+        report(inputs).iter().flat_map(|g| &g.figures).find(|f| f.key == key).unwrap().value
+    }
+
+    /// L8-bdp, L8-util, L8-linux2, L8-wscale, L8-hol.
+    #[test]
+    fn lab_8() {
+        let path = inputs(10_000_000_000, 50);
+        assert_eq!(figure(&path, "bdp_bytes"), 62_500_000.0);
+        assert_eq!(figure(&path, "utilization"), 0.0168);
+        assert!((figure(&path, "window_on_wire_s") - 0.84e-3).abs() < 0.002e-3);
+        assert_eq!(figure(&path, "buffer_bytes"), 120.0 * 1_048_576.0);
+        assert_eq!(figure(&path, "window_scale"), 10.0);
+        assert!((figure(&path, "hol_share_1bdp") - 0.5).abs() < 1e-9);
+        assert_eq!(figure(&path, "buffer_window_bytes"), 8_388_608.0);
+    }
+
+    /// H-udp957 and H-tcp941; L8-check's 9.56 Gb/s.
+    #[test]
+    fn wire_rates() {
+        let gigabit = inputs(1_000_000_000, 1);
+        assert!((figure(&gigabit, "udp_goodput_bps") / 957e6 - 1.0).abs() < 0.0005);
+        assert!((figure(&gigabit, "tcp_goodput_bps") / 941e6 - 1.0).abs() < 0.0006);
+        let ten = inputs(10_000_000_000, 20);
+        assert!((figure(&ten, "tcp_goodput_tbf_bps") / 9.564e9 - 1.0).abs() < 0.0005);
+    }
+
+    /// Every sentence is one, no key occurs twice, and every figure is a number.
+    #[test]
+    fn every_figure_is_explained() {
+        for (rate, rtt) in [(10_000_000_000, 50), (1_000, 1), (1_000_000_000_000, 3_600_000)] {
+            let groups = report(&inputs(rate, rtt));
+            let figures: Vec<&Figure> = groups.iter().flat_map(|g| &g.figures).collect();
+            let keys: std::collections::BTreeSet<&str> = figures.iter().map(|f| f.key).collect();
+            assert_eq!(keys.len(), figures.len());
+            for figure in figures {
+                assert!(figure.sentence.len() > 10, "{figure:?}");
+                assert!(figure.value.is_finite() || figure.key == "window_scale", "{figure:?}");
+            }
+        }
+    }
+}

@@ -3,11 +3,11 @@
 use anyhow::Context;
 use clap::Args;
 use model::{
-    Ip, KernelVersion,
+    Ip,
     report::{Figure, Inputs, report},
 };
 use serde_json::{Map, Value, json};
-use units::{BitRate, Bytes, Time, parse_share};
+use units::{BitRate, Bytes, KernelVersion, Time, parse_share};
 
 use crate::{exit::Exit, output};
 

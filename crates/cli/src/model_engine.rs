@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use model::{Buffer, KernelRequirement, KernelVersion, PathInputs, Prediction, buffer_defaults, predict};
+use model::{Buffer, PathInputs, Prediction, buffer_defaults, predict};
 use scenario::{Flow, Kind, Published, Scenario, ScenarioFile, Tcp};
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
-use units::Bytes;
+use units::{Bytes, KernelRequirement, KernelVersion};
 
 use crate::{
     flow_context::{FlowPath, buffers},
@@ -109,7 +109,7 @@ fn inputs(
 }
 
 fn tcp_summary(summary: FlowSummary, inputs: &PathInputs, prediction: &Prediction) -> FlowSummary {
-    let cause = prediction.verdict();
+    let cause = prediction.verdict;
     let duration = inputs.duration.as_secs_f64();
     let ramp = if duration > 0.0 { (prediction.settled_s / duration).min(1.0) } else { 0.0 };
     let mut limited = Limited::default();

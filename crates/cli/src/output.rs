@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// Prints a text and a line's end.
+/// Prints a text, with a line's end after it.
 pub fn text(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(text.trim_end_matches('\n').as_bytes())?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)
 }

@@ -8,7 +8,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::Progress;
 use schema::FlowSample;
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Time, three_digits};
 
 /// How often a line is written where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -71,7 +71,7 @@ impl Teller {
     fn flow(&mut self, sample: &FlowSample) -> String {
         let mut parts = vec![sample.flow.clone()];
         if let Some(goodput) = sample.goodput_bps {
-            parts.push(rounded(self.smoothed(&sample.flow, goodput as f64)).to_string());
+            parts.push(BitRate(three_digits(self.smoothed(&sample.flow, goodput as f64))).to_string());
         }
         if let (Some(cwnd), Some(mss)) = (sample.snd_cwnd_segs, sample.snd_mss_bytes) {
             parts.push(format!("cwnd {}", Bytes(three_digits((cwnd * mss) as f64))));
@@ -94,16 +94,4 @@ impl Teller {
             }
         }
     }
-}
-
-fn rounded(bps: f64) -> BitRate {
-    BitRate(three_digits(bps))
-}
-
-fn three_digits(value: f64) -> u64 {
-    if value < 1000.0 {
-        return value.max(0.0).round() as u64;
-    }
-    let unit = 10f64.powi(value.log10().floor() as i32 - 2);
-    ((value / unit).round() * unit) as u64
 }

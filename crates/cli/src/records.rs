@@ -175,6 +175,7 @@ fn add_published(all: &mut Vec<PublishedResult>, one: &PublishedResult) {
         known.verdict = one.verdict;
     }
     known.model = known.model.or(one.model);
+    known.model_published_kernel = known.model_published_kernel.or(one.model_published_kernel);
     known.sim = known.sim.or(one.sim);
     known.lab = known.lab.or(one.lab);
 }

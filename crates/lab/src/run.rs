@@ -167,7 +167,7 @@ pub fn run(
     let (look_sender, looks) = channel();
 
     let everywhere = sys::allowed_cpus().ok();
-    placement.flows.iter().for_each(|cpus| move_to(cpus));
+    move_to(placement.flows.as_deref());
     let (driven, watched) = std::thread::scope(|scope| {
         let shared = &shared;
         let driver = scope.spawn(move || driver.run(shared, &row_sender));
@@ -188,7 +188,7 @@ pub fn run(
         shared.stop.store(true, Ordering::Relaxed);
         (driver.join(), watched)
     });
-    everywhere.iter().for_each(|cpus| move_to(cpus));
+    move_to(everywhere.as_deref());
     let cpu = watched?;
     let report = driven
         .map_err(|_| Error::Emulator("it panicked; please report this".into()))?
@@ -321,9 +321,11 @@ impl Placement {
     }
 }
 
-/// Moves this thread to `cpus`; where that is refused the scheduler places it.
-fn move_to(cpus: &Vec<usize>) {
-    let _ = sys::set_allowed_cpus(cpus);
+/// Moves this thread to `cpus`, if any; where that is refused the scheduler places it.
+fn move_to(cpus: Option<&[usize]>) {
+    if let Some(cpus) = cpus {
+        let _ = sys::set_allowed_cpus(cpus);
+    }
 }
 
 /// Follows how the machine's processors are used, second by second.

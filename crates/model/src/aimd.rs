@@ -113,7 +113,10 @@ mod tests {
             let queue = f64::from(step) / 100.0;
             let now = (sawtooth_utilization(Aimd::RENO, queue), cubic_utilization(queue));
             assert!(now.0 >= before.0 && now.1 >= before.1, "{queue}: {now:?} {before:?}");
-            assert!(step == 0 || now.0 - before.0 < 0.01 && now.1 - before.1 < 0.01, "{queue}: {now:?} {before:?}");
+            assert!(
+                step == 0 || now.0 - before.0 < 0.01 && now.1 - before.1 < 0.01,
+                "{queue}: {now:?} {before:?}"
+            );
             before = now;
         }
         assert_eq!(before, (1.0, 1.0));

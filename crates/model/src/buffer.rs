@@ -3,9 +3,9 @@
 //! Sources: net/ipv4/tcp.c and net/core/stream.c (the writer wakes when a third of the send buffer is
 //! free); University of South Carolina, Lab 8 (twice the BDP; for BBR with losses four times that).
 
-use units::{Bytes, Time};
+use units::{BitRate, Bytes, KernelVersion, Time};
 
-use crate::{KernelVersion, window_share};
+use crate::window_share;
 
 /// How a socket buffer is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,16 +32,22 @@ impl Buffer {
     }
 }
 
-/// The kernel wakes a blocked writer when a third of the send buffer is free; on a path that takes longer
-/// than the refill, only the rest is in flight for most of the time.
-pub const WAKE_SHARE: f64 = 2.0 / 3.0;
+/// Share of a send buffer that is payload in flight on average: a blocked writer is woken when a third is
+/// free, so use swings between two thirds and all of it. Measured on Linux 6.18, nine buffers and paths: 0.79 to 0.98.
+pub const SENT_SHARE: f64 = 0.88;
 
-/// Payload over memory of a full super-packet on the sending side.
-pub const SENT_PAYLOAD_SHARE: f64 = 0.985;
-
-/// Payload bytes that a send buffer keeps in flight.
+/// Payload bytes that a send buffer keeps in flight on average.
 pub fn send_buffer_window(buffer: Buffer) -> f64 {
-    buffer.charged() * WAKE_SHARE * SENT_PAYLOAD_SHARE
+    buffer.charged() * SENT_SHARE
+}
+
+/// Goodput in bit/s that a send buffer allows over a path of `rtt` and `rate`.
+///
+/// The writer refills a third at once, and that burst queues before the slowest link: it adds its
+/// transmission time to the round trip.
+pub fn send_buffer_bps(buffer: Buffer, rate: Option<BitRate>, rtt: Time) -> f64 {
+    let burst_s = rate.map_or(0.0, |rate| buffer.charged() / 3.0 / rate.bytes_per_sec_f64());
+    send_buffer_window(buffer) * 8.0 / (rtt.as_secs_f64() + burst_s)
 }
 
 /// The window that a receive buffer allows, in payload bytes.
@@ -88,7 +94,23 @@ mod tests {
     fn a_fixed_buffer_is_doubled() {
         assert_eq!(Buffer::Fixed { asked: Bytes(1 << 20) }.charged(), 2_097_152.0);
         let old = KernelVersion::new(6, 1);
-        let window = receive_buffer_window(Buffer::Tuned { largest: Bytes(16 << 20) }, old, 1448, Time::from_millis(20));
+        let window = receive_buffer_window(
+            Buffer::Tuned { largest: Bytes(16 << 20) },
+            old,
+            1448,
+            Time::from_millis(20),
+        );
         assert_eq!(window, 8_388_608.0);
+    }
+
+    /// Goodputs of Linux 6.18 in the lab, where the send buffer alone was the limit.
+    #[test]
+    fn agrees_with_what_was_measured() {
+        for (largest, rate, measured) in [(16_777_216, 10_000_000_000, 4.42e9), (262_144, 200_000_000, 82e6)]
+        {
+            let buffer = Buffer::Tuned { largest: Bytes(largest) };
+            let bps = send_buffer_bps(buffer, Some(BitRate(rate)), Time::from_millis(20));
+            assert!((bps / measured - 1.0).abs() < 0.12, "{largest}: {bps}");
+        }
     }
 }

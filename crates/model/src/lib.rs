@@ -31,22 +31,24 @@ mod window;
 mod wire;
 
 pub use aimd::{
-    Aimd, CUBIC_BETA, CUBIC_C, cubic_recovery_time, cubic_utilization, queue_for_full_use, regain_time, responsiveness,
-    sawtooth_utilization,
+    Aimd, CUBIC_BETA, CUBIC_C, cubic_recovery_time, cubic_utilization, queue_for_full_use, regain_time,
+    responsiveness, sawtooth_utilization,
 };
 pub use buffer::{
-    Buffer, BufferAdvice, SENT_PAYLOAD_SHARE, WAKE_SHARE, buffer_advice, receive_buffer_window, round_up_mib, send_buffer_window,
+    Buffer, BufferAdvice, SENT_SHARE, buffer_advice, receive_buffer_window, round_up_mib, send_buffer_bps,
+    send_buffer_window,
 };
 pub use fairness::{fair_increase, jain_index};
-pub use kernel::{BufferDefaults, KernelError, KernelRequirement, KernelVersion, buffer_defaults};
+pub use kernel::{BufferDefaults, LEARNT_WINDOW_SHARE, buffer_defaults};
 pub use loss::{
-    cubic_window_segs, loss_for_cubic, loss_for_reno, mathis_bps, pftk_bps, reno_window_segs, window_throughput_bps,
+    cubic_window_segs, loss_for_cubic, loss_for_reno, mathis_bps, pftk_bps, reno_window_segs,
+    window_throughput_bps,
 };
 pub use predict::{Limit, PathInputs, Prediction, predict};
 pub use receive_share::{HALF, first_packet_segs, received_truesize, window_share};
 pub use start::{INITIAL_WINDOW_SEGS, Start, initial_window_bytes};
 pub use window::{
-    MAX_WINDOW, MAX_WINDOW_SCALE, bdp, bdp_f64, hol_throughput_share, scaled_window, throughput_bps, window_scale,
-    window_utilization,
+    MAX_WINDOW, MAX_WINDOW_SCALE, bdp, bdp_f64, hol_throughput_share, scaled_window, throughput_bps,
+    window_scale, window_utilization,
 };
 pub use wire::{Ip, Transport, goodput_bps, mss, payload_bytes};

@@ -52,7 +52,14 @@ pub fn mathis_bps(loss: f64, mss: u32, rtt: Time, segments_per_ack: f64) -> f64 
 ///
 /// `max_window_segs` is the receiver's window, `rto` the first timeout, `segments_per_ack` 1 or 2.
 /// Returns the window's rate at loss 0 and nothing at loss 1.
-pub fn pftk_bps(loss: f64, mss: u32, rtt: Time, rto: Time, segments_per_ack: f64, max_window_segs: f64) -> f64 {
+pub fn pftk_bps(
+    loss: f64,
+    mss: u32,
+    rtt: Time,
+    rto: Time,
+    segments_per_ack: f64,
+    max_window_segs: f64,
+) -> f64 {
     let (p, b) = (loss, segments_per_ack);
     if p <= 0.0 {
         return window_throughput_bps(max_window_segs, mss, rtt);
@@ -71,7 +78,8 @@ pub fn pftk_bps(loss: f64, mss: u32, rtt: Time, rto: Time, segments_per_ack: f64
         b / 8.0 * window + (1.0 - p) / (p * window) + 2.0
     };
     let timeout_share = timeout_share(p, window);
-    let backoff = 1.0 + p + 2.0 * p.powi(2) + 4.0 * p.powi(3) + 8.0 * p.powi(4) + 16.0 * p.powi(5) + 32.0 * p.powi(6);
+    let backoff =
+        1.0 + p + 2.0 * p.powi(2) + 4.0 * p.powi(3) + 8.0 * p.powi(4) + 16.0 * p.powi(5) + 32.0 * p.powi(6);
     let segments = (1.0 - p) / p + window + timeout_share / (1.0 - p);
     let seconds = rtt * rounds + timeout_share * rto * backoff / (1.0 - p);
     segments / seconds * f64::from(mss) * 8.0

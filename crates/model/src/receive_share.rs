@@ -10,9 +10,9 @@
 //! on the receiver's device; here are the two forms of a TAP device, which [`crate::predict`] is about. Real
 //! drivers lie between 60 and 85 %.
 
-use units::Time;
+use units::{KernelVersion, Time};
 
-use crate::{INITIAL_WINDOW_SEGS, KernelVersion};
+use crate::{INITIAL_WINDOW_SEGS, LEARNT_WINDOW_SHARE};
 
 /// Window over buffer up to Linux 6.5.
 pub const HALF: f64 = 0.5;
@@ -24,22 +24,21 @@ const HEADROOM: f64 = 64.0;
 const CACHE_LINE: f64 = 64.0;
 /// Ethernet, IPv4 and TCP headers with timestamps.
 const HEADERS: f64 = 14.0 + 20.0 + 32.0;
-/// Linear part of a packet whose payload lies in pages: headers in the smallest allocation.
-const LINEAR: f64 = 512.0;
 /// At most so much is handed to the device at once.
 const GSO_BYTES: f64 = 65_536.0;
 
 /// Segments of the first packet that a sender hands over after the handshake.
 ///
 /// `tcp_tso_autosize`: what the pacing rate (twice the initial window per round trip) sends in 2^-10 s, plus 64 KiB
-/// halved for each 512 us of round-trip time; at least two segments, at most the initial window.
+/// halved for each 512 us of round-trip time; at least two segments, at most half of the initial window
+/// (`tcp_cwnd_test`).
 pub fn first_packet_segs(mss: u32, rtt: Time) -> u32 {
     let mss = f64::from(mss.max(1));
     let pacing = 2.0 * f64::from(INITIAL_WINDOW_SEGS) * mss / rtt.as_secs_f64().max(1e-6);
     let halvings = (rtt.as_micros_f64() / 512.0).floor();
     let bytes = pacing / 1024.0 + GSO_BYTES * (-halvings).exp2();
     let segments = (bytes.min(GSO_BYTES - 1.0) / mss).floor();
-    segments.clamp(2.0, f64::from(INITIAL_WINDOW_SEGS)) as u32
+    segments.clamp(2.0, f64::from(INITIAL_WINDOW_SEGS / 2)) as u32
 }
 
 /// Memory that a received packet of `payload` bytes is charged: in one piece where it fits into a page,
@@ -50,12 +49,12 @@ pub fn received_truesize(payload: u32) -> f64 {
     if in_place - 256.0 <= PAGE {
         return in_place;
     }
-    (packet / PAGE).ceil() * PAGE + LINEAR + BOOKKEEPING
+    (packet / PAGE).ceil() * PAGE + BOOKKEEPING
 }
 
 /// The share of a receive buffer that `kernel` offers as window to a bulk flow with this MSS and round-trip time.
 pub fn window_share(kernel: KernelVersion, mss: u32, rtt: Time) -> f64 {
-    if !kernel.learns_window_share() {
+    if kernel < LEARNT_WINDOW_SHARE {
         return HALF;
     }
     let payload = first_packet_segs(mss, rtt) * mss;
@@ -70,7 +69,7 @@ mod tests {
     fn the_first_packet_is_small_on_a_long_path() {
         assert_eq!(first_packet_segs(1448, Time::from_millis(20)), 2);
         assert_eq!(first_packet_segs(8948, Time::from_millis(20)), 2);
-        assert_eq!(first_packet_segs(1448, Time::from_micros(100)), 10);
+        assert_eq!(first_packet_segs(1448, Time::from_micros(100)), 5);
     }
 
     /// Windows that Linux 6.18 offered in the lab over 20 ms, of a buffer of 16 MiB.

@@ -1,12 +1,13 @@
 //! Every closed form for one path, each with the sentence that explains it: what `longfat bdp` prints.
 
-use units::{BitRate, Bytes, Time, group_digits};
+use units::{BitRate, Bytes, KernelVersion, Time, group_digits};
 
 use crate::{
-    Aimd, Ip, KernelVersion, MAX_WINDOW, Start, Transport, bdp, bdp_f64, buffer_advice, cubic_recovery_time,
-    cubic_utilization, cubic_window_segs, goodput_bps, hol_throughput_share, loss_for_cubic, loss_for_reno,
-    mathis_bps, mss, payload_bytes, pftk_bps, queue_for_full_use, responsiveness, sawtooth_utilization,
-    throughput_bps, window_scale, window_share, window_throughput_bps, window_utilization,
+    Aimd, Ip, LEARNT_WINDOW_SHARE, MAX_WINDOW, Start, Transport, bdp, bdp_f64, buffer_advice,
+    cubic_recovery_time, cubic_utilization, cubic_window_segs, goodput_bps, hol_throughput_share,
+    loss_for_cubic, loss_for_reno, mathis_bps, mss, payload_bytes, pftk_bps, queue_for_full_use,
+    responsiveness, sawtooth_utilization, throughput_bps, window_scale, window_share, window_throughput_bps,
+    window_utilization,
 };
 
 /// What tbf counts beside IP.
@@ -103,7 +104,7 @@ fn path(inputs: &Inputs) -> Group {
                 "bdp_segs",
                 "the product in segments",
                 segments.ceil(),
-                format!("{}", group_digits(segments.ceil() as u64)),
+                group_digits(segments.ceil() as u64),
                 "the congestion window, in segments, at which the path is full".into(),
             ),
         ],
@@ -114,7 +115,7 @@ fn buffers(inputs: &Inputs) -> Group {
     let product = bdp_f64(inputs.rate, inputs.rtt);
     let advice = buffer_advice(product);
     let share = share(inputs);
-    let learnt = if inputs.kernel.learns_window_share() {
+    let learnt = if inputs.kernel >= LEARNT_WINDOW_SHARE {
         format!(
             "from 6.6 on the kernel learns the share from the packets; about {:.0} % of this MTU's on this path, 60 to 85 % elsewhere",
             share * 100.0
@@ -174,7 +175,8 @@ fn of_window(inputs: &Inputs, window: Bytes) -> Group {
 
 fn of_buffer(inputs: &Inputs, buffer: Bytes) -> Group {
     let window = Bytes((buffer.as_f64() * share(inputs)) as u64);
-    let sent = Bytes(crate::send_buffer_window(crate::Buffer::Tuned { largest: buffer }) as u64);
+    let tuned = crate::Buffer::Tuned { largest: buffer };
+    let sent = Bytes(crate::send_buffer_window(tuned) as u64);
     let limit = inputs.rate.as_f64();
     Group {
         title: format!(
@@ -204,13 +206,13 @@ fn of_buffer(inputs: &Inputs, buffer: Bytes) -> Group {
                 "send_buffer_window_bytes",
                 "as send buffer: in flight",
                 sent.as_f64(),
-                "the writer is woken when a third is free, so two thirds are in flight for most of a round trip",
+                "the writer is woken when a third is free, so use swings between two thirds and all of it; this much on average",
             ),
             rate(
                 "send_buffer_throughput_bps",
                 "throughput",
-                throughput_bps(sent, inputs.rtt).min(limit),
-                "that / RTT, at most the rate",
+                crate::send_buffer_bps(tuned, Some(inputs.rate), inputs.rtt).min(limit),
+                "that / (RTT + the time that a refill of a third takes on the link), at most the rate",
             ),
         ],
     }

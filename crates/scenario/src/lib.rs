@@ -35,7 +35,6 @@ mod decode_links;
 mod decode_scenario;
 mod error;
 mod file;
-mod kernel;
 mod layer;
 mod metric;
 mod name;

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use units::{BitRate, Time};
+use units::{BitRate, KernelRequirement, KernelVersion, Time};
 
 use crate::{
     error::Problems,
-    kernel::KernelRange,
     metric::Metric,
     read::{Keys, Reader},
     suggest::suggest,
@@ -52,7 +51,10 @@ impl Published {
     pub fn holds_on(&self, release: &str) -> bool {
         match &self.holds_for_kernel {
             None => true,
-            Some(range) => KernelRange::parse(range).is_some_and(|r| r.contains(release)),
+            Some(range) => match (range.parse::<KernelRequirement>(), release.parse::<KernelVersion>()) {
+                (Ok(range), Ok(kernel)) => range.matches(kernel),
+                _ => false,
+            },
         }
     }
 }
@@ -169,7 +171,7 @@ fn decode_value(metric: Metric, reader: &mut Reader) -> Option<f64> {
 fn decode_holds_for(node: &Node, problems: &mut Problems) -> Option<String> {
     let mut reader = Reader::new(node, &HOLDS_FOR, problems)?;
     let kernel = reader.text("kernel")?;
-    if KernelRange::parse(&kernel).is_none() {
+    if kernel.parse::<KernelRequirement>().is_err() {
         reader.note(
             "kernel",
             format!("{kernel:?} is no range of kernels"),

@@ -1,4 +1,4 @@
-//! Quantities of the project and their spelling: bytes, segments, bit rates and times.
+//! Quantities of the project and their spelling: bytes, segments, bit rates, times, and kernel versions.
 //!
 //! Each quantity is a newtype around a `u64` in its base unit. It parses what engineers write
 //! (`10gbit`, `10Gb/s`, `25MB`, `25MiB`, `20ms`), refuses what has two readings and names both, and
@@ -22,6 +22,7 @@ mod bit_rate;
 mod bytes;
 mod decimal;
 mod error;
+mod kernel;
 mod print;
 mod segments;
 mod share;
@@ -30,7 +31,8 @@ mod time;
 pub use bit_rate::BitRate;
 pub use bytes::Bytes;
 pub use error::ParseError;
-pub use print::group_digits;
+pub use kernel::{KernelError, KernelRequirement, KernelVersion};
+pub use print::{group_digits, three_digits};
 pub use segments::Segments;
 pub use share::parse_share;
 pub use time::Time;

@@ -67,6 +67,15 @@ pub fn group_digits(value: u64) -> String {
     text
 }
 
+/// The nearest whole number with three significant digits, for figures that people read; 0 below 0.
+pub fn three_digits(value: f64) -> u64 {
+    if value < 1000.0 {
+        return value.max(0.0).round() as u64;
+    }
+    let unit = 10f64.powi(value.log10().floor() as i32 - 2);
+    ((value / unit).round() * unit) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +86,13 @@ mod tests {
         assert_eq!(group_digits(999), "999");
         assert_eq!(group_digits(1_000), "1,000");
         assert_eq!(group_digits(26_214_400), "26,214,400");
+    }
+
+    #[test]
+    fn figures_for_people_have_three_digits() {
+        assert_eq!(
+            [13_298_432.0, 999.6, 0.4, -5.0, 12_345.0].map(three_digits),
+            [13_300_000, 1000, 0, 0, 12_300]
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The verdict in words: the evidence, and the exact setting where the limit is a setting.
 
 use schema::{Cause, FlowSample, FlowSummary};
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Time, three_digits};
 
 use crate::{Buffer, FlowContext, summarize::mean};
 
@@ -258,14 +258,6 @@ fn rounded(bytes: f64) -> Bytes {
     Bytes(three_digits(bytes))
 }
 
-fn three_digits(value: f64) -> u64 {
-    if value < 1000.0 {
-        return value.max(0.0).round() as u64;
-    }
-    let unit = 10f64.powi(value.log10().floor() as i32 - 2);
-    ((value / unit).round() * unit) as u64
-}
-
 #[cfg(test)]
 mod tests {
     use schema::Limited;
@@ -323,10 +315,5 @@ mod tests {
         explain(&[], &context, &mut summary);
         let remedy = summary.remedy.unwrap();
         assert!(remedy.contains("receive_buffer") && remedy.contains("25,165,824 bytes"), "{remedy}");
-    }
-
-    #[test]
-    fn figures_have_three_digits() {
-        assert_eq!([13_298_432.0, 999.6, 0.4, 12_345.0].map(three_digits), [13_300_000, 1000, 0, 12_300]);
     }
 }

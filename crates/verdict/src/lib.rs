@@ -15,4 +15,4 @@ mod summarize;
 
 pub use context::{Buffer, FlowContext, PathLink};
 pub use decide::decide;
-pub use summarize::{FlowTimes, jain, summarize};
+pub use summarize::{FlowTimes, summarize};

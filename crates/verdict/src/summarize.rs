@@ -83,13 +83,6 @@ pub fn summarize(
     summary
 }
 
-/// Jain's fairness index of rates: 1 where all are equal, 1/n where one has everything.
-pub fn jain(rates: &[f64]) -> Option<f64> {
-    let sum: f64 = rates.iter().sum();
-    let squares: f64 = rates.iter().map(|r| r * r).sum();
-    (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
-}
-
 pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0u32);
     for value in values {
@@ -216,12 +209,5 @@ mod tests {
         assert_eq!(summary.median_rtt_us, Some(20_250.0));
         assert_eq!((summary.pings_sent, summary.pings_lost), (Some(5), Some(1)));
         assert_eq!((summary.goodput_bps, summary.verdict), (None, None));
-    }
-
-    #[test]
-    fn fairness() {
-        assert_eq!(jain(&[1.0, 1.0, 1.0]), Some(1.0));
-        assert_eq!(jain(&[5.0, 0.0]), Some(0.5));
-        assert_eq!(jain(&[]), None);
     }
 }

@@ -116,9 +116,7 @@ impl<'a> Figure<'a> {
         }
         if panel.curves.is_empty() {
             panel.note = "no samples in this record".to_owned();
-        } else if metric.value.is_of_links()
-            && panel.curves.iter().all(|c| range(&c.points) == Some((0.0, 0.0)))
-        {
+        } else if panel.curves.iter().all(|curve| range(&curve.points) == Some((0.0, 0.0))) {
             panel.note = "0 all the time".to_owned();
         }
         panel

@@ -280,13 +280,16 @@ fn presentation(metric: &MetricComparison) -> (String, Print) {
         ("_bytes", number::bytes),
         ("_us", number::micros),
         ("_s", number::seconds),
+        // "sent" alone would not say of what.
         ("_segs", |n| number::count(n as u64)),
     ];
     for (suffix, print) in known {
         if let Some(stem) = name.strip_suffix(suffix) {
-            return (stem.replace('_', " "), print);
+            let name = if suffix == "_segs" { format!("{stem} segments") } else { stem.replace('_', " ") };
+            return (name, print);
         }
     }
+    // The total of bytes received is called just that.
     (name.replace('_', " "), number::bytes)
 }
 

@@ -1,0 +1,103 @@
+//! Commands that need no lab: closed forms, the model engine, records, help.
+
+mod common;
+
+use common::{Place, SMALL, shipped};
+
+#[test]
+fn bdp_has_the_published_figures() {
+    let place = Place::new(SMALL);
+    let json = place.run(&["bdp", "10gbit", "50ms", "--window", "1MiB", "--json"]).json();
+    assert_eq!(json["bdp_bytes"], 62_500_000);
+    assert_eq!(json["utilization"], 0.0168);
+    assert!((json["utilization_exact"].as_f64().unwrap() - 0.016777216).abs() < 1e-12);
+    let old = place.run(&["bdp", "10gbit", "20ms", "--buffer", "16MiB", "--kernel", "6.1", "--json"]).json();
+    assert_eq!(old["buffer_window_bytes"], 8_388_608);
+    assert!((old["buffer_throughput_bps"].as_f64().unwrap() / 3.355e9 - 1.0).abs() < 0.001);
+    let gigabit = place.run(&["bdp", "1Gb/s", "1ms", "--json"]).json();
+    assert!((gigabit["udp_goodput_bps"].as_f64().unwrap() / 957e6 - 1.0).abs() < 0.001);
+    assert!((gigabit["tcp_goodput_bps"].as_f64().unwrap() / 941e6 - 1.0).abs() < 0.001);
+    assert_eq!(gigabit["utilization"], serde_json::Value::Null, "of no window there is no use");
+}
+
+#[test]
+fn bdp_explains_each_figure_and_names_both_readings() {
+    let place = Place::new(SMALL);
+    let text = place.run(&["bdp", "10gbit", "20ms", "--window", "8MB", "--buffer", "16MiB"]).stdout;
+    assert!(text.contains("A window of 8 MB") && text.contains("A socket buffer of 16 MiB"), "{text}");
+    for (args, readings) in [
+        (["10g", "20ms"], ["10 Gbit/s", "10 GB/s"]),
+        (["10gbps", "20ms"], ["bit", "byte"]),
+        (["10gbit", "20"], ["20ms", "20s"]),
+    ] {
+        let ran = place.run(&[&["bdp"], args.as_slice()].concat());
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(readings.iter().all(|r| ran.stderr.contains(r)), "{readings:?}: {}", ran.stderr);
+    }
+    let impossible = place.run(&["bdp", "10gbit", "0ms"]);
+    assert_eq!(impossible.code, 2, "{impossible:?}");
+}
+
+#[test]
+fn the_model_engine_knows_the_published_kernel() {
+    let place = Place::new(&shipped("lab8.toml"));
+    let json = place.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
+    let published = &json["published"][0];
+    assert_eq!((&published["id"], &published["published"]), (&"L8-default".into(), &3e9.into()));
+    let within =
+        |figure: &serde_json::Value, expected: f64| (figure.as_f64().unwrap() / expected - 1.0).abs() < 0.02;
+    let kernel = json["host"]["kernel"].as_str().unwrap();
+    let newer =
+        !kernel.starts_with("5.") && kernel[2..].split('.').next().unwrap().parse::<u32>().unwrap() >= 6;
+    if kernel.starts_with("6.") && newer {
+        assert!(within(&published["model_published_kernel"], 3.32e9), "{published}");
+        assert_eq!(published["verdict"], "differs");
+    }
+    let tuned = &json["runs"][1]["flows"][0];
+    assert!(within(&tuned["steady_goodput_bps"], 9.564e9), "{tuned}");
+    assert_eq!(tuned["verdict"], "path_rate");
+}
+
+#[test]
+fn records_are_listed_shown_compared_drawn_and_reported() {
+    let place = Place::new(&shipped("verdicts.toml"));
+    let json = place.run(&["run", "s.toml", "--engine", "model", "--report", "r.html", "--json"]).json();
+    let ids: Vec<&str> = json["runs"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), 5);
+    let listed = place.run(&["ls", "--json"]).json();
+    assert_eq!(listed.as_array().unwrap().len(), 5);
+    let shown = place.run(&["show", ids[2]]);
+    assert!(shown.stdout.contains("path rate"), "{shown:?}");
+    let compared = place.run(&["compare", ids[0], ids[2], "--json"]).json();
+    assert_eq!((&compared["a"], &compared["b"]), (&ids[0].into(), &ids[2].into()));
+    let page = place.run(&["report", ids[0], ids[2], "-o", "page.html", "--json"]).json();
+    assert_eq!(page["written"], "page.html");
+    for name in ["r.html", "page.html"] {
+        let html = std::fs::read_to_string(place.path(name)).unwrap();
+        assert!(html.starts_with("<!doctype html>") && html.contains("receive window"), "{name}");
+        assert!(!html.contains("http://") || html.contains("http://www.w3.org"), "{name} must open offline");
+    }
+    for args in [
+        &["show", "nosuchrun"][..],
+        &["plot", ids[0], "--metric", "warp", "-o", "x.svg"],
+        &["compare", ids[0], "x"],
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(!ran.stderr.is_empty() && ran.stdout.is_empty(), "{ran:?}");
+    }
+}
+
+#[test]
+fn help_and_usage() {
+    let place = Place::new(SMALL);
+    let help = place.run(&["--help"]);
+    assert_eq!(help.code, 0);
+    for command in
+        ["bdp", "run", "lab", "ls", "show", "compare", "plot", "report", "--json", "--runs", "Exit codes"]
+    {
+        assert!(help.stdout.contains(command), "{command} is not in {}", help.stdout);
+    }
+    assert_eq!(place.run(&["frobnicate"]).code, 2);
+    assert_eq!(place.run(&["lab", "clean"]).code, 0);
+}

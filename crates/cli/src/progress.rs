@@ -1,6 +1,7 @@
 //! How a run is going: one changing line on a terminal, a line now and then elsewhere. All on standard error.
 
 use std::{
+    collections::VecDeque,
     io::IsTerminal,
     time::{Duration, Instant},
 };
@@ -12,8 +13,8 @@ use units::{BitRate, Bytes, Time, three_digits};
 
 /// How often a line is written where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
-/// Share of a new sample in the goodput shown: samples of 10 ms jump.
-const SMOOTHING: f64 = 0.2;
+/// The goodput shown is that of about the last second: single samples jump.
+const GOODPUT_SPAN_US: i64 = 1_000_000;
 
 /// Tells people how a run is going.
 pub struct Teller {
@@ -21,7 +22,8 @@ pub struct Teller {
     duration: Time,
     bar: Option<ProgressBar>,
     last_line: Instant,
-    smooth: Vec<(String, f64)>,
+    /// For each flow: when how many bytes had been received, over the last second.
+    received: Vec<(String, VecDeque<(i64, i64)>)>,
 }
 
 impl Teller {
@@ -40,7 +42,7 @@ impl Teller {
         if bar.is_none() {
             eprintln!("{title}: {duration} to go");
         }
-        Teller { title: title.into(), duration, bar, last_line: Instant::now(), smooth: Vec::new() }
+        Teller { title: title.into(), duration, bar, last_line: Instant::now(), received: Vec::new() }
     }
 
     /// Shows the latest samples.
@@ -70,8 +72,8 @@ impl Teller {
 
     fn flow(&mut self, sample: &FlowSample) -> String {
         let mut parts = vec![sample.flow.clone()];
-        if let Some(goodput) = sample.goodput_bps {
-            parts.push(BitRate(three_digits(self.smoothed(&sample.flow, goodput as f64))).to_string());
+        if let Some(goodput) = self.goodput(sample) {
+            parts.push(BitRate(three_digits(goodput)).to_string());
         }
         if let (Some(cwnd), Some(mss)) = (sample.snd_cwnd_segs, sample.snd_mss_bytes) {
             parts.push(format!("cwnd {}", Bytes(three_digits((cwnd * mss) as f64))));
@@ -82,16 +84,19 @@ impl Teller {
         parts.join(" ")
     }
 
-    fn smoothed(&mut self, flow: &str, value: f64) -> f64 {
-        match self.smooth.iter_mut().find(|(name, _)| name == flow) {
-            Some((_, mean)) => {
-                *mean += (value - *mean) * SMOOTHING;
-                *mean
-            }
-            None => {
-                self.smooth.push((flow.into(), value));
-                value
-            }
+    /// Goodput since the oldest sample of the last second.
+    fn goodput(&mut self, sample: &FlowSample) -> Option<f64> {
+        let now = (sample.time_us, sample.bytes_received?);
+        let index = self.received.iter().position(|(name, _)| *name == sample.flow).unwrap_or_else(|| {
+            self.received.push((sample.flow.clone(), VecDeque::new()));
+            self.received.len() - 1
+        });
+        let history = &mut self.received[index].1;
+        history.push_back(now);
+        while history.len() > 2 && now.0 - history[0].0 > GOODPUT_SPAN_US {
+            history.pop_front();
         }
+        let (time_us, bytes) = history[0];
+        (now.0 > time_us).then(|| (now.1 - bytes) as f64 * 8.0 / ((now.0 - time_us) as f64 * 1e-6))
     }
 }

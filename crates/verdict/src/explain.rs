@@ -6,6 +6,8 @@ use units::{BitRate, Bytes, Time, three_digits};
 use crate::{Buffer, FlowContext, summarize::mean};
 
 const MIB: u64 = 1 << 20;
+/// Share of the time from which on a second limit is named beside the first.
+const NAMED_SHARE: f64 = 0.1;
 
 /// Fills in `evidence` and `remedy` of a summary whose figures and verdict are known. `rows` are the
 /// samples the verdict is about.
@@ -77,16 +79,9 @@ fn receive_window(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -
             buffer_words(&context.receive_buffer, "net.ipv4.tcp_rmem", "SO_RCVBUF")
         ));
     }
+    evidence.extend(window_law(summary));
     evidence.extend(facts.clocks.clone());
-    let remedy = buffer_remedy(
-        &context.receive_buffer,
-        "net.ipv4.tcp_rmem",
-        "receive_buffer",
-        &context.to,
-        context,
-        summary,
-    );
-    (evidence, remedy)
+    (evidence, buffers_remedy(context, summary))
 }
 
 fn send_buffer(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
@@ -102,16 +97,9 @@ fn send_buffer(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> W
             buffer_words(&context.send_buffer, "net.ipv4.tcp_wmem", "SO_SNDBUF")
         ),
     ];
+    evidence.extend(window_law(summary));
     evidence.extend(facts.clocks.clone());
-    let remedy = buffer_remedy(
-        &context.send_buffer,
-        "net.ipv4.tcp_wmem",
-        "send_buffer",
-        &context.from,
-        context,
-        summary,
-    );
-    (evidence, remedy)
+    (evidence, buffers_remedy(context, summary))
 }
 
 fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
@@ -197,6 +185,22 @@ fn buffer_words(buffer: &Buffer, sysctl: &str, option: &str) -> String {
     }
 }
 
+/// The settings of all buffers that limit the flow for a share of its time worth naming: where two take
+/// turns, raising one leaves the other.
+fn buffers_remedy(context: &FlowContext, summary: &FlowSummary) -> Option<String> {
+    let limits = |cause| summary.limited_steady.share(cause) >= NAMED_SHARE || summary.verdict == Some(cause);
+    let receive = limits(Cause::ReceiveWindow).then(|| {
+        let (sysctl, key) = ("net.ipv4.tcp_rmem", "receive_buffer");
+        buffer_remedy(&context.receive_buffer, sysctl, key, &context.to, context, summary)
+    });
+    let send = limits(Cause::SendBuffer).then(|| {
+        let (sysctl, key) = ("net.ipv4.tcp_wmem", "send_buffer");
+        buffer_remedy(&context.send_buffer, sysctl, key, &context.from, context, summary)
+    });
+    let all: Vec<String> = [receive, send].into_iter().flatten().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; and "))
+}
+
 /// The setting that makes room for twice the bandwidth-delay product: enough for kernels that offer only
 /// half of a buffer, and for the data that piles up while one lost segment is repaired.
 fn buffer_remedy(
@@ -232,6 +236,20 @@ fn buffer_remedy(
         }
         (Buffer::Unknown, _) => None,
     }
+}
+
+/// The law of every window, as a check: goodput is what is in flight over the round-trip time.
+fn window_law(summary: &FlowSummary) -> Option<String> {
+    let (window, rtt, got) =
+        (summary.binding_window_bytes?, summary.mean_rtt_us?, summary.steady_goodput_bps?);
+    let law = window as f64 * 8.0 / (rtt * 1e-6);
+    Some(format!(
+        "as a check: {} in flight per round trip of {:.2} ms make {}, and the flow got {}",
+        Bytes(three_digits(window as f64)),
+        rtt / 1000.0,
+        BitRate(three_digits(law)),
+        BitRate(three_digits(got))
+    ))
 }
 
 /// What the kernel's own clocks say, as a check.
@@ -307,6 +325,17 @@ mod tests {
             ),
             "{remedy}"
         );
+    }
+
+    #[test]
+    fn buffers_that_take_turns_are_both_named() {
+        let (mut context, mut summary) = lab8(Buffer::Tuned([10_240, 87_380, 16_777_216]));
+        context.send_buffer = Buffer::Tuned([10_240, 87_380, 16_777_216]);
+        summary.limited_steady = Limited { receive_window: 0.6, send_buffer: 0.4, ..Limited::default() };
+        explain(&[], &context, &mut summary);
+        let remedy = summary.remedy.unwrap();
+        assert!(remedy.contains("on h2: sysctl -w net.ipv4.tcp_rmem="), "{remedy}");
+        assert!(remedy.contains("; and on h1: sysctl -w net.ipv4.tcp_wmem="), "{remedy}");
     }
 
     #[test]

@@ -12,8 +12,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::{Error, Stop, TcpOptions, error::Attempted, rate::Pace, sys};
 
-/// One write or read at most; large, so that the application is not the limit.
-const CHUNK: usize = 512 * 1024;
+/// One write at most. Linux 6.18 looked at the send buffer's limit only about once a call: writes of 512 KiB
+/// put 1 MB into a buffer of 256 KiB and flooded the queue behind it; writes of 64 KiB stay within it.
+const WRITE_BYTES: usize = 64 * 1024;
+/// One read at most; large, so that the application is not the limit.
+const READ_BYTES: usize = 512 * 1024;
 /// How long a receiver waits for its sender to connect.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -101,13 +104,13 @@ impl TcpSender {
 
     /// Sends until the size is reached or `stop` is set, then closes its side. Returns the bytes written.
     pub fn run(self, stop: &Stop) -> Result<u64, Error> {
-        let data = vec![0u8; CHUNK];
+        let data = vec![0u8; WRITE_BYTES];
         let limit = self.options.size.map_or(u64::MAX, |size| size.0);
         let mut pace = self.options.write_rate.map(Pace::new);
         let mut written = 0;
         while written < limit && !stop.is_set() {
-            let allowed = pace.as_ref().map_or(CHUNK, |p| p.wait(stop));
-            let len = allowed.min(CHUNK).min(usize::try_from(limit - written).unwrap_or(CHUNK));
+            let allowed = pace.as_ref().map_or(WRITE_BYTES, |p| p.wait(stop));
+            let len = allowed.min(WRITE_BYTES).min(usize::try_from(limit - written).unwrap_or(WRITE_BYTES));
             match self.socket.send(&data[..len]) {
                 Ok(n) => {
                     written += n as u64;
@@ -143,7 +146,7 @@ impl TcpReceiver {
     pub fn run(self, stop: &Stop, received: &AtomicU64) -> Result<(), Error> {
         let mut pace = self.options.read_rate.map(Pace::new);
         while !stop.is_set() {
-            let allowed = pace.as_ref().map_or(CHUNK, |p| p.wait(stop)).min(CHUNK);
+            let allowed = pace.as_ref().map_or(READ_BYTES, |p| p.wait(stop)).min(READ_BYTES);
             if allowed == 0 {
                 break;
             }

@@ -136,9 +136,9 @@ fn held_down(row: &FlowSample, outstanding: f64, window: Option<f64>, mss: f64) 
     let cwnd = row.snd_cwnd_segs? as f64 * mss;
     let buffer_full = sndbuf > 0.0 && row.wmem_queued_bytes? as f64 >= BUFFER_FULL * sndbuf;
     match (buffer_full, outstanding >= CWND_FILLED * cwnd) {
-        // Both are full while the send buffer grows with the congestion window.
-        (_, true) => None,
-        (true, false) => Some(Cause::SendBuffer),
+        // Nothing waits for the congestion window, so it is not what holds the flow, even if it is full too.
+        (true, _) => Some(Cause::SendBuffer),
+        (false, true) => None,
         (false, false) => Some(Cause::Application),
     }
 }

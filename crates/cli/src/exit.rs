@@ -43,7 +43,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     let own = error.downcast_ref::<Exit>();
     match own {
         Some(Exit::Scenario(mistakes)) => tell_mistakes(mistakes),
-        _ => eprintln!("longfat: {}", chain(error)),
+        _ => output::note(&format!("longfat: {}", chain(error))),
     }
     ExitCode::from(match own {
         Some(Exit::BadInput(_) | Exit::Scenario(_)) => BAD_INPUT,
@@ -81,6 +81,6 @@ fn tell_mistakes(error: &scenario::Error) {
         if handler.render_report(&mut text, mistake).is_err() {
             text = mistake.line();
         }
-        eprintln!("{}\n{}", mistake.line(), text.trim_end());
+        output::note(&format!("{}\n{}", mistake.line(), text.trim_end()));
     }
 }

@@ -5,10 +5,12 @@ use std::sync::{Arc, atomic::AtomicBool};
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// A flag that the first SIGINT, SIGTERM or SIGHUP sets.
+/// A flag that the first SIGINT, SIGTERM or SIGHUP sets. One that we were started to ignore (nohup, a
+/// job in the background) stays ignored.
 pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    let ignored = ignored_signals();
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|s| ignored & (1 << (s - 1)) == 0) {
         let exit_code = 128 + signal;
         // In this order: the exit is armed by the flag, which the second handler sets afterwards.
         signal_hook::flag::register_conditional_shutdown(signal, exit_code, Arc::clone(&stop))
@@ -16,4 +18,11 @@ pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
             .context("cannot watch for signals")?;
     }
     Ok(stop)
+}
+
+/// The signals that this process ignores, as a mask (proc(5), SigIgn of status); none where that cannot be read.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

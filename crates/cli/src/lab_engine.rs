@@ -34,12 +34,14 @@ pub struct Rows {
     pub links: Vec<LinkSample>,
     /// Events.
     pub events: Vec<Event>,
+    /// Why a flow failed, where others were measured all the same.
+    pub failed: Option<anyhow::Error>,
 }
 
 /// A summary without rows.
 impl From<RunSummary> for Rows {
     fn from(summary: RunSummary) -> Self {
-        Rows { summary, flows: Vec::new(), links: Vec::new(), events: Vec::new() }
+        Rows { summary, flows: Vec::new(), links: Vec::new(), events: Vec::new(), failed: None }
     }
 }
 
@@ -78,7 +80,11 @@ pub fn run(
     let mut recording = Recording { writer, teller: Teller::new(title, scenario.duration) };
     let outcome = lab::run(scenario, &options, &mut recording).map_err(failure);
     recording.teller.finish();
-    Ok(complete(scenario, summary, outcome?))
+    let mut outcome = outcome?;
+    let failed = outcome.failed.take();
+    let mut rows = complete(scenario, summary, outcome, failed.as_ref());
+    rows.failed = failed.map(failure);
+    Ok(rows)
 }
 
 /// An error of the lab with its exit code.
@@ -90,7 +96,12 @@ pub fn failure(error: lab::Error) -> anyhow::Error {
     }
 }
 
-fn complete(scenario: &Scenario, mut summary: RunSummary, mut outcome: Outcome) -> Rows {
+fn complete(
+    scenario: &Scenario,
+    mut summary: RunSummary,
+    mut outcome: Outcome,
+    failed: Option<&lab::Error>,
+) -> Rows {
     outcome.flows.sort_by_key(|row| row.time_us);
     outcome.events.sort_by_key(|event| event.time_us);
     for (flow, end) in scenario.flows.iter().zip(&outcome.flow_ends) {
@@ -109,12 +120,16 @@ fn complete(scenario: &Scenario, mut summary: RunSummary, mut outcome: Outcome) 
     summary.links =
         outcome.link_ends.iter().map(|end| link_summary(scenario, end, outcome.duration)).collect();
     let goodputs: Vec<f64> =
-        summary.flows.iter().filter(|f| f.kind == "tcp").filter_map(|f| f.goodput_bps).collect();
+        summary.flows.iter().filter(|f| f.kind == "tcp").map(|f| f.goodput_bps.unwrap_or(0.0)).collect();
     summary.fairness_jain = model::jain_index(&goodputs);
     summary.duration_s = outcome.duration.as_secs_f64();
     summary.wall_s = (outcome.wall.as_secs_f64() * 1000.0).round() / 1000.0;
-    summary.partial = outcome.interrupted;
+    summary.partial = outcome.interrupted || failed.is_some();
     summary.quality = outcome.quality;
+    if let Some(error) = failed {
+        summary.quality.ok = false;
+        summary.quality.notes.insert(0, error.to_string());
+    }
     for flow in summary.flows.iter().filter(|f| f.limited_steady.host_cpu >= HOST_LIMITED) {
         summary.quality.ok = false;
         summary.quality.notes.insert(
@@ -126,7 +141,7 @@ fn complete(scenario: &Scenario, mut summary: RunSummary, mut outcome: Outcome) 
             ),
         );
     }
-    Rows { summary, flows: outcome.flows, links: outcome.links, events: outcome.events }
+    Rows { summary, flows: outcome.flows, links: outcome.links, events: outcome.events, failed: None }
 }
 
 fn link_summary(scenario: &Scenario, end: &lab::LinkEnd, duration: Time) -> LinkSummary {

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use model::{Buffer, PathInputs, Prediction, buffer_defaults, predict};
-use scenario::{Flow, Kind, Published, Scenario, ScenarioFile, Tcp};
+use scenario::{Flow, Host, Kind, Published, Scenario, ScenarioFile, Tcp};
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
 use units::{Bytes, KernelRequirement, KernelVersion};
 
@@ -51,7 +51,7 @@ fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Opti
     };
     Some(match &flow.kind {
         Kind::Tcp(tcp) => {
-            let cc = tcp.cc.clone().unwrap_or_else(default_cc);
+            let cc = tcp.cc.clone().unwrap_or_else(|| default_cc(scenario.host(&flow.from)));
             let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc);
             tcp_summary(FlowSummary { cc: Some(cc), ..summary }, &inputs, &predict(&inputs))
         }
@@ -138,8 +138,11 @@ fn tcp_summary(summary: FlowSummary, inputs: &PathInputs, prediction: &Predictio
     }
 }
 
-/// The congestion control of flows that name none: this machine's.
-fn default_cc() -> String {
+/// The congestion control of flows that name none: their host's, which is this machine's unless set.
+fn default_cc(host: Option<&Host>) -> String {
+    if let Some(cc) = host.and_then(|h| h.sysctl.get("net.ipv4.tcp_congestion_control")) {
+        return cc.clone();
+    }
     let path = "/proc/sys/net/ipv4/tcp_congestion_control";
     std::fs::read_to_string(path).map_or_else(|_| "cubic".into(), |name| name.trim().to_string())
 }

@@ -1,4 +1,4 @@
-//! Standard output: whole texts, and no panic when the reader has gone.
+//! Standard output and error: whole texts, and no panic when the reader has gone.
 
 use std::io::{self, Write};
 
@@ -15,6 +15,11 @@ pub fn text(text: &str) -> anyhow::Result<()> {
 /// Prints one JSON document.
 pub fn json(document: &impl Serialize) -> anyhow::Result<()> {
     text(&serde_json::to_string_pretty(document)?)
+}
+
+/// Tells people something on standard error; where nobody listens any more it is lost.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// True for the error of writing to a reader that has gone, as in `longfat ls | head`.

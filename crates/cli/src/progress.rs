@@ -11,6 +11,8 @@ use lab::Progress;
 use schema::FlowSample;
 use units::{BitRate, Bytes, Time, three_digits};
 
+use crate::output;
+
 /// How often a line is written where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// The goodput shown is that of about the last second: single samples jump.
@@ -40,7 +42,7 @@ impl Teller {
             bar
         });
         if bar.is_none() {
-            eprintln!("{title}: {duration} to go");
+            output::note(&format!("{title}: {duration} to go"));
         }
         Teller { title: title.into(), duration, bar, last_line: Instant::now(), received: Vec::new() }
     }
@@ -57,7 +59,7 @@ impl Teller {
             }
             None if self.last_line.elapsed() >= LINE_INTERVAL => {
                 self.last_line = Instant::now();
-                eprintln!("{}: {text}", self.title);
+                output::note(&format!("{}: {text}", self.title));
             }
             None => {}
         }

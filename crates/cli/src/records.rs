@@ -117,7 +117,7 @@ fn write(path: Option<&Path>, text: &str, json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(&json!({ "written": path }));
     }
-    eprintln!("written: {}", path.display());
+    output::note(&format!("written: {}", path.display()));
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use clap::Args;
 use lab::Journal;
 use record::Writer;
 use scenario::{Scenario, ScenarioFile};
-use schema::{HostInfo, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use schema::{HostInfo, PublishedResult, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
 use view::{LoadedRun, ReportExtra};
 
 use crate::{
@@ -63,7 +63,8 @@ struct Job<'a> {
 /// A run that was made.
 struct Made {
     summary: RunSummary,
-    loaded: LoadedRun,
+    loaded: Option<LoadedRun>,
+    failed: Option<anyhow::Error>,
 }
 
 /// Runs the scenario.
@@ -76,31 +77,65 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         true => Some(lab_setup(args.ports)?),
         false => None,
     };
+    if let Some(path) = &args.report {
+        // Better known now than after the runs.
+        fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let mut made = Vec::new();
+    let mut failed = None;
     for job in &jobs {
-        made.push(make(job, &file, &host, setup.as_ref(), runs_dir, &stop)?);
-        if stop.load(Ordering::Relaxed) {
+        let mut one = make(job, &file, &host, setup.as_ref(), runs_dir, &stop)?;
+        failed = one.failed.take();
+        if args.report.is_none() {
+            // Only a report needs the rows again.
+            one.loaded = None;
+        }
+        made.push(one);
+        if failed.is_some() || stop.load(Ordering::Relaxed) {
             break;
         }
     }
     let runs: Vec<RunSummary> = made.iter().map(|m| m.summary.clone()).collect();
-    let summary = summary(&file, &host, runs);
+    let mut summary = summary(&file, &host, runs);
+    if !args.sets.is_empty() {
+        summary.published.iter_mut().for_each(not_as_published);
+    }
     if let Some(path) = &args.report {
-        let loaded: Vec<LoadedRun> = made.into_iter().map(|m| m.loaded).collect();
-        let command = std::env::args().collect::<Vec<_>>().join(" ");
-        let page =
-            view::report(&summary, &loaded, &ReportExtra { made: Some(now()), command: Some(command) });
+        let loaded: Vec<LoadedRun> = made.into_iter().filter_map(|m| m.loaded).collect();
+        let page = view::report(
+            &summary,
+            &loaded,
+            &ReportExtra { made: Some(now()), command: Some(command_line()) },
+        );
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if json {
-        output::json(&summary)?;
-    } else {
-        output::text(&tables(&summary, args.report.as_deref()))?;
+    let told = match json {
+        true => output::json(&summary),
+        false => output::text(&tables(&summary, args.report.as_deref())),
+    };
+    // How the work ended counts for more than whether somebody read of it.
+    if let Some(error) = failed {
+        return Err(error);
     }
     if stop.load(Ordering::Relaxed) {
         return Err(Exit::Interrupted.into());
     }
-    missed(&summary)
+    missed(&summary)?;
+    told
+}
+
+/// A figure of a scenario that was changed with `--set` is no proof against the published one.
+fn not_as_published(result: &mut PublishedResult) {
+    if result.verdict == PublishedVerdict::Missed {
+        result.verdict = PublishedVerdict::Differs;
+        result.why = Some("the scenario was changed with --set".into());
+    }
+}
+
+/// This command, for a reader who wants to repeat it.
+fn command_line() -> String {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    words.join(" ")
 }
 
 fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
@@ -141,7 +176,10 @@ fn jobs<'a>(args: &'a RunArgs, file: &'a ScenarioFile) -> anyhow::Result<Vec<Job
 fn lab_setup(ports: Option<lab::Backend>) -> anyhow::Result<LabSetup> {
     // Before the privilege: in a user namespace this user would look like root.
     let journal = Journal::of_this_user();
-    clean_journal(&journal)?;
+    if let Err(error) = clean_journal(&journal) {
+        // What cannot be cleaned does not stand in the way of a new lab.
+        output::note(&format!("longfat: {error}"));
+    }
     let privilege = lab::acquire().map_err(lab_engine::failure)?;
     let backend = ports.unwrap_or_else(lab::Backend::for_this_machine);
     Ok(LabSetup { journal, privilege, backend })
@@ -176,7 +214,7 @@ fn make(
     let one = summary(file, host, vec![rows.summary.clone()]);
     let path = writer.finish(&one, &rows.flows, &rows.links, &rows.events)?;
     let loaded = LoadedRun::from_rows(one, path, rows.flows, rows.links, rows.events);
-    Ok(Made { summary: rows.summary, loaded })
+    Ok(Made { summary: rows.summary, loaded: Some(loaded), failed: rows.failed })
 }
 
 /// A run's summary before anything has happened.

@@ -161,6 +161,47 @@ fn without_root() {
     assert!(notes.contains("without root"), "what is missing must be said: {notes}");
 }
 
+#[test]
+fn a_flow_that_fails_is_a_failure() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"100%\""));
+    let ran = place.run(&["run", "s.toml", "--set", "duration=10s"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("flow bulk") && ran.stderr.contains("cannot connect"), "{ran:?}");
+    assert!(!place.path("runs").exists(), "nothing was measured, so nothing is kept");
+}
+
+#[test]
+fn lost_pings_are_counted() {
+    let _turn = one_lab_at_a_time();
+    let scenario = SMALL
+        .replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"40%\"")
+        .replace("cc = \"cubic\"", "kind = \"ping\"\ninterval = \"20ms\"");
+    let place = Place::new(&scenario);
+    let json = place.run(&["run", "s.toml", "--set", "duration=4s", "--json"]).json();
+    let run = &json["runs"][0];
+    let (sent, lost) = (&run["flows"][0]["pings_sent"], &run["flows"][0]["pings_lost"]);
+    // Those of the last second may still be answered. ARP needs luck to get through at all.
+    assert!(sent.as_u64().unwrap() >= 60 && lost.as_u64().unwrap() >= 15, "{run}");
+    assert_eq!(run["duration_s"], 4.0);
+}
+
+#[test]
+fn nobody_on_standard_error_stops_nothing() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let mut child = place
+        .longfat(&["run", "s.toml", "--set", "duration=6s", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The reader goes before the line that comes after five seconds.
+    drop(child.stderr.take());
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert!(ran.json()["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap() > 30e6);
+}
+
 /// A lab of its own that runs for half a minute unless somebody ends it.
 fn long_run(place: &Place) -> Child {
     place

@@ -41,6 +41,8 @@ const NAP: u64 = 10_000;
 /// So much rest owed is taken when nothing is due at the moment, or else later by force.
 const NAP_DEBT: u64 = 25_000;
 const FORCED_DEBT: u64 = 100_000;
+/// A turn that takes so much longer than planned was interrupted.
+const STALL: u64 = 5_000_000;
 /// How often the thread's processor time is read.
 const METER_INTERVAL: u64 = 50_000;
 /// Frames read from one port before the others get their turn.
@@ -70,6 +72,8 @@ pub(crate) struct DriverReport {
     pub(crate) lateness: Histogram<u64>,
     /// Frames that a host's device refused.
     pub(crate) refused: u64,
+    /// When the thread did not run though it wanted to.
+    pub(crate) stalls: Stalls,
     /// Why there was no real-time priority.
     pub(crate) not_real_time: Option<io::Error>,
 }
@@ -107,6 +111,7 @@ impl Driver<'_> {
             refused: 0,
         };
         let mut budget = Budget::new(hands.now(), sys::thread_time(), self.may_spin, not_real_time.is_none());
+        let mut stalls = Stalls::default();
         let mut next_row = Time(0);
         while !shared.stop.load(Ordering::Relaxed) {
             let now = hands.now();
@@ -119,7 +124,8 @@ impl Driver<'_> {
             }
             let due = self.network.next_wake().map_or(next_row, |wake| wake.min(next_row));
             let before = hands.now();
-            match budget.wait(before, due) {
+            let wait = budget.wait(before, due);
+            match wait {
                 Wait::Poll(span) => poll.wait(Duration::from_nanos(span))?,
                 Wait::Nap => {
                     std::thread::sleep(Duration::from_nanos(NAP));
@@ -129,14 +135,15 @@ impl Driver<'_> {
             let after = hands.now();
             let read = read_ports(&mut self.network, &poll, &mut hands)?;
             let now = hands.now();
-            if !read && due > after {
-                shared.spun.fetch_add(now.0 - after.0, Ordering::Relaxed);
+            if wait == Wait::Poll(0) && !read && due > after {
+                shared.spun.fetch_add(now.0 - before.0, Ordering::Relaxed);
             }
+            stalls.turn(before, after, now, wait);
             if budget.meter_is_due(now) {
                 budget.meter(now, sys::thread_time());
             }
         }
-        Ok(DriverReport { lateness: hands.lateness, refused: hands.refused, not_real_time })
+        Ok(DriverReport { lateness: hands.lateness, refused: hands.refused, stalls, not_real_time })
     }
 }
 
@@ -191,6 +198,31 @@ impl Sink<Frame> for Hands<'_> {
     }
 }
 
+/// Time for which the thread did not run although it wanted to: the machine was stopped, or others had it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stalls {
+    /// All stalls longer than [`STALL`] together, nanoseconds.
+    pub(crate) total: u64,
+    /// The longest.
+    pub(crate) longest: u64,
+}
+
+impl Stalls {
+    /// Counts one turn of the loop: it waited from `before` to `after` and worked until `now`.
+    fn turn(&mut self, before: Time, after: Time, now: Time, wait: Wait) {
+        let planned = match wait {
+            Wait::Poll(span) => span,
+            Wait::Nap => NAP,
+        };
+        for over in [(after.0 - before.0).saturating_sub(planned), now.0 - after.0] {
+            if over > STALL {
+                self.total += over;
+                self.longest = self.longest.max(over);
+            }
+        }
+    }
+}
+
 /// How to wait for the next thing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
@@ -223,15 +255,12 @@ impl Budget {
     /// How to wait now, with something due at `due`.
     fn wait(&self, now: Time, due: Time) -> Wait {
         let wait = due.0.saturating_sub(now.0).min(LONGEST_SLEEP);
-        if !self.may_spin {
-            return Wait::Poll(wait);
-        }
         let owed = ((now.0 - self.begin) / REST_SHARE).saturating_sub(self.rested);
         let nap = owed >= FORCED_DEBT || (owed >= NAP_DEBT && wait > 0);
-        match (self.real_time && nap, wait > SPIN) {
+        match (self.real_time && nap, self.may_spin) {
             (true, _) => Wait::Nap,
-            (false, true) => Wait::Poll(wait - SPIN),
-            (false, false) => Wait::Poll(0),
+            (false, true) => Wait::Poll(wait.saturating_sub(SPIN)),
+            (false, false) => Wait::Poll(wait),
         }
     }
 
@@ -264,6 +293,8 @@ mod tests {
         assert_eq!(budget.wait(ZERO, Time(u64::MAX)), Wait::Poll(LONGEST_SLEEP - SPIN));
         let shy = Budget::new(ZERO, ZERO, false, true);
         assert_eq!(shy.wait(ZERO, Time(30_000)), Wait::Poll(30_000));
+        // Whoever may not poll must rest all the same when there is always something to do.
+        assert_eq!(shy.wait(Time(1_000_000), ZERO), Wait::Nap);
     }
 
     #[test]
@@ -279,6 +310,16 @@ mod tests {
         budget.real_time = false;
         let wait = budget.wait(Time(9_000_000), ZERO);
         assert_eq!(wait, Wait::Poll(0), "at ordinary priority others get theirs anyway");
+    }
+
+    #[test]
+    fn what_was_not_planned_is_a_stall() {
+        let mut stalls = Stalls::default();
+        stalls.turn(ZERO, Time(20_000_000), Time(20_100_000), Wait::Poll(20_000_000));
+        assert_eq!(stalls.total, 0);
+        stalls.turn(ZERO, Time(270_000_000), Time(270_100_000), Wait::Poll(20_000_000));
+        stalls.turn(ZERO, Time(1_000), Time(10_001_000), Wait::Nap);
+        assert_eq!((stalls.total, stalls.longest), (260_000_000, 250_000_000));
     }
 
     #[test]

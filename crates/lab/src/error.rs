@@ -85,7 +85,11 @@ pub enum Error {
 impl Error {
     /// True where the machine lacks a privilege or a feature, and the lab itself did not fail.
     pub fn is_missing(&self) -> bool {
-        matches!(self, Error::NoPrivilege(_) | Error::NoCongestionControl { .. } | Error::Sysctl { .. })
+        match self {
+            Error::NoPrivilege(_) | Error::NoCongestionControl { .. } | Error::Sysctl { .. } => true,
+            Error::Flow { source, .. } => source.source.kind() == io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use perf::{Echo, Listener, PingOptions, PingSocket, Stop, TcpOptions};
+use perf::{Echo, Listener, PingOptions, PingSocket, Stop, TcpOptions, TcpSender};
 use scenario::{Flow as FlowSpec, Kind, Ping, Tcp};
 use socket2::Socket;
 use units::Time;
@@ -67,7 +67,15 @@ impl Flow {
     }
 
     /// Runs the flow from its start to its end on this thread and those it makes.
-    pub(crate) fn run(self: &Arc<Self>, from: &Host, to: &Host, start: Time, cpus: Option<&[usize]>) {
+    /// `patience` is how long an echo may take.
+    pub(crate) fn run(
+        self: &Arc<Self>,
+        from: &Host,
+        to: &Host,
+        start: Time,
+        patience: Duration,
+        cpus: Option<&[usize]>,
+    ) {
         if let Some(cpus) = cpus {
             // Where it is refused the scheduler places the threads.
             let _ = sys::set_allowed_cpus(cpus);
@@ -79,17 +87,21 @@ impl Flow {
         let result = match &self.spec.kind {
             _ if self.stop.is_set() => Ok(()),
             Kind::Tcp(tcp) => self.run_tcp(tcp, from, to, &now),
-            Kind::Ping(ping) => self.run_ping(ping, from, to, &now),
+            Kind::Ping(ping) => self.run_ping(ping, from, to, patience, &now),
         };
-        let mut state = self.state();
-        state.ended.get_or_insert_with(now);
-        if let Err(error) = result
-            && !self.stop.is_set()
-        {
-            state.failed = Some(error);
-        }
-        drop(state);
+        self.ended_with(result);
+        self.state().ended.get_or_insert_with(now);
         self.done.store(true, Ordering::Release);
+    }
+
+    /// Notes an error, unless it is only the consequence of being told to stop, and then stops the flow.
+    fn ended_with(&self, result: Result<(), Error>) {
+        if let Err(error) = result {
+            if !self.stop.is_set() {
+                self.state().failed.get_or_insert(error);
+            }
+            self.stop.set();
+        }
     }
 
     fn run_tcp(
@@ -104,38 +116,47 @@ impl Flow {
         let listener = to.namespace.run(|| Listener::bind(to.address, &options).map_err(failed))?;
         let address = listener.address().map_err(failed)?;
         std::thread::scope(|scope| {
-            let receiver = scope.spawn(|| {
-                let receiver = listener.accept(&self.stop)?;
-                self.state().receiver = Some(receiver.socket()?);
-                let result = receiver.run(&self.stop, &self.received);
-                self.state().ended.get_or_insert_with(now);
-                result
-            });
-            let sent = from
+            scope.spawn(|| self.ended_with(self.receive(listener, now).map_err(failed)));
+            let sender = from
                 .namespace
                 .run(|| perf::connect(address, &options, &self.stop).map_err(|e| self.explain(e)))
-                .and_then(|sender| {
-                    let mut state = self.state();
-                    state.cc = sender.cc().ok();
-                    state.sender = Some(sender.socket().map_err(failed)?);
-                    state.started = Some(now());
-                    drop(state);
-                    sender.run(&self.stop).map_err(failed)
-                });
-            if sent.is_err() {
-                self.stop.set();
-            }
-            let received = receiver.join().unwrap_or(Ok(()));
-            sent?;
-            received.map_err(failed)
-        })
+                .and_then(|sender| self.send(sender, now).map_err(failed));
+            // Told here, so that a receiver that still waits for its sender ends as well.
+            self.ended_with(sender);
+        });
+        Ok(())
     }
 
-    fn run_ping(&self, ping: &Ping, from: &Host, to: &Host, now: &impl Fn() -> Time) -> Result<(), Error> {
+    fn receive(&self, listener: Listener, now: &impl Fn() -> Time) -> Result<(), perf::Error> {
+        let receiver = listener.accept(&self.stop)?;
+        self.state().receiver = Some(receiver.socket()?);
+        receiver.run(&self.stop, &self.received)?;
+        self.state().ended.get_or_insert_with(now);
+        Ok(())
+    }
+
+    fn send(&self, sender: TcpSender, now: &impl Fn() -> Time) -> Result<(), perf::Error> {
+        let mut state = self.state();
+        state.cc = sender.cc().ok();
+        state.sender = Some(sender.socket()?);
+        state.started = Some(now());
+        drop(state);
+        sender.run(&self.stop).map(drop)
+    }
+
+    fn run_ping(
+        &self,
+        ping: &Ping,
+        from: &Host,
+        to: &Host,
+        patience: Duration,
+        now: &impl Fn() -> Time,
+    ) -> Result<(), Error> {
         let failed = |source| Error::Flow { flow: self.spec.name.clone(), source };
         let identifier = (std::process::id() as u16).wrapping_add(self as *const Flow as u16);
         let socket = from.namespace.run(|| PingSocket::new(to.address, identifier).map_err(failed))?;
-        let options = PingOptions { interval: ping.interval, count: ping.count, payload: ping.payload };
+        let options =
+            PingOptions { interval: ping.interval, count: ping.count, payload: ping.payload, patience };
         self.state().started = Some(now());
         socket.run(&options, &self.stop, |echo| self.state().echoes.push((now(), echo))).map_err(failed)
     }

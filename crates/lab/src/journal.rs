@@ -8,7 +8,13 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
-    os::fd::AsFd,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::{DirBuilderExt, MetadataExt},
+            net::{SocketAddr, UnixListener},
+        },
+    },
     path::{Path, PathBuf},
 };
 
@@ -65,7 +71,7 @@ impl Journal {
 
     /// Enters this process as the owner of a lab.
     pub fn enter(&self, scenario: &str) -> Result<Guard, Error> {
-        fs::create_dir_all(&self.0).attempted(|| format!("make {}", self.0.display()))?;
+        self.make_directory().attempted(|| format!("make {}", self.0.display()))?;
         let pid = std::process::id();
         let start_time = start_time(pid).attempted(|| "read this process's start time".into())?;
         let entry = Entry { pid, start_time, scenario: scenario.into() };
@@ -80,6 +86,25 @@ impl Journal {
         })
         .attempted(|| format!("write {}", path.display()))?;
         Ok(Guard { path })
+    }
+
+    /// The directory, for its owner alone; another user's is refused.
+    fn make_directory(&self) -> io::Result<()> {
+        match fs::DirBuilder::new().mode(0o700).create(&self.0) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                fs::DirBuilder::new().mode(0o700).recursive(true).create(&self.0)
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let found = fs::symlink_metadata(&self.0)?;
+                match found.is_dir() && found.uid() == crate::sys::effective_ids().0 {
+                    true => Ok(()),
+                    false => {
+                        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else"))
+                    }
+                }
+            }
+            other => other,
+        }
     }
 
     /// Removes what dead owners left and spares what lives.
@@ -117,14 +142,18 @@ impl Journal {
         }
         Ok(cleaned)
     }
+}
 
-    /// The right to poll at real-time priority: one lab of a machine has it at a time. `None` where
-    /// another lab has it; else hold on to the file.
-    pub(crate) fn take_spin_lock(&self) -> Option<File> {
-        let path = self.0.join("spin.lock");
-        let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
-        crate::sys::try_lock(file.as_fd()).then_some(file)
-    }
+/// The right to poll at real-time priority and to have a processor for oneself: one lab of a machine has it
+/// at a time, whoever runs it. `None` where another lab has it; it ends when dropped or with the process.
+pub(crate) fn take_spin_right() -> Option<UnixListener> {
+    take_right("longfat-spin")
+}
+
+/// An abstract socket's name can be bound once, and leaves nothing behind.
+fn take_right(name: &str) -> Option<UnixListener> {
+    let address = SocketAddr::from_abstract_name(name).ok()?;
+    UnixListener::bind_addr(&address).ok()
 }
 
 impl Drop for Guard {
@@ -191,11 +220,10 @@ mod tests {
 
     #[test]
     fn one_lab_at_a_time_may_spin() {
-        let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::at(directory.path());
-        let first = journal.take_spin_lock().unwrap();
-        assert!(journal.take_spin_lock().is_none());
+        let name = format!("longfat-test-{}", std::process::id());
+        let first = take_right(&name).unwrap();
+        assert!(take_right(&name).is_none());
         drop(first);
-        assert!(journal.take_spin_lock().is_some());
+        assert!(take_right(&name).is_some());
     }
 }

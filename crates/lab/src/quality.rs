@@ -1,5 +1,7 @@
 //! Whether a run can be trusted, and why not.
 
+use std::time::Duration;
+
 use schema::Quality;
 
 use crate::{Backend, Privilege, driver::DriverReport, machine::CpuUse};
@@ -8,6 +10,8 @@ use crate::{Backend, Privilege, driver::DriverReport, machine::CpuUse};
 const LATE_NS: u64 = 1_000_000;
 /// Idle processor time below which computing may have been the limit.
 const IDLE_SHARE: f64 = 0.02;
+/// Share of the run for which the emulator stood still that spoils it.
+const STALLED_SHARE: f64 = 0.01;
 /// Share of time taken by the hypervisor that is worth a remark.
 const STOLEN_SHARE: f64 = 0.05;
 
@@ -19,6 +23,8 @@ pub(crate) struct Conditions {
     /// No other lab ran when this one began.
     pub(crate) alone: bool,
     pub(crate) outside_drops: u64,
+    /// How long the run took.
+    pub(crate) wall: Duration,
     /// The smallest idle share and the largest stolen share of any second.
     pub(crate) cpu: CpuUse,
 }
@@ -33,6 +39,14 @@ pub(crate) fn judge(report: &DriverReport, conditions: &Conditions) -> Quality {
             "the emulator was late: 1 % of packets came {:.1} ms or more after their time; \
              close other programs, or lower the rate",
             p99 as f64 / 1e6
+        ));
+    }
+    let stalled = report.stalls.total as f64 / conditions.wall.as_nanos().max(1) as f64;
+    if stalled > STALLED_SHARE {
+        faults.push(format!(
+            "the emulator stood still for {:.1} % of the time, up to {:.0} ms at a time",
+            stalled * 100.0,
+            report.stalls.longest as f64 / 1e6
         ));
     }
     if conditions.outside_drops > 0 {
@@ -79,6 +93,13 @@ fn remarks(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
                 .into(),
         );
     }
+    if report.stalls.longest > 0 {
+        remarks.push(format!(
+            "the emulator stood still for up to {:.0} ms, {:.0} ms in all",
+            report.stalls.longest as f64 / 1e6,
+            report.stalls.total as f64 / 1e6
+        ));
+    }
     if !conditions.alone {
         remarks.push("another lab ran when this one began; both share the processors".into());
     }
@@ -96,12 +117,13 @@ mod tests {
     use hdrhistogram::Histogram;
 
     use super::*;
+    use crate::driver::Stalls;
 
     fn report(late_ns: u64) -> DriverReport {
         let mut lateness = Histogram::new_with_bounds(1, 10_000_000_000, 3).unwrap();
         lateness.record_n(10_000, 95).unwrap();
         lateness.record_n(late_ns, 5).unwrap();
-        DriverReport { lateness, refused: 0, not_real_time: None }
+        DriverReport { lateness, refused: 0, stalls: Stalls::default(), not_real_time: None }
     }
 
     fn conditions() -> Conditions {
@@ -110,6 +132,7 @@ mod tests {
             backend: Backend::Tap,
             alone: true,
             outside_drops: 0,
+            wall: Duration::from_secs(5),
             cpu: CpuUse { idle: 0.4, stolen: 0.0 },
         }
     }
@@ -127,6 +150,14 @@ mod tests {
         assert!(!judge(&report(0), &Conditions { outside_drops: 1, ..conditions() }).ok);
         let busy = Conditions { cpu: CpuUse { idle: 0.01, stolen: 0.0 }, ..conditions() };
         assert!(!judge(&report(0), &busy).ok);
+    }
+
+    #[test]
+    fn standing_still_is_a_remark_until_it_is_a_fault() {
+        let stalled = |total| DriverReport { stalls: Stalls { total, longest: 30_000_000 }, ..report(0) };
+        let short = judge(&stalled(30_000_000), &conditions());
+        assert!(short.ok && short.notes[0].contains("30 ms"), "{short:?}");
+        assert!(!judge(&stalled(250_000_000), &conditions()).ok);
     }
 
     #[test]

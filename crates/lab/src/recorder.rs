@@ -19,13 +19,19 @@ pub(crate) struct Recorder<'a> {
     pub(crate) flows: Vec<FlowSample>,
     pub(crate) links: Vec<LinkSample>,
     pub(crate) events: Vec<Event>,
-    /// Time of the last row of a flow.
-    pub(crate) last_us: i64,
-    /// How many rows of each kind the observer has.
-    told: (usize, usize, usize),
+    /// How many rows the observer has.
+    told: Told,
     counters: Vec<Counters>,
     counted_at: Time,
     latest: Vec<FlowSample>,
+}
+
+/// Rows of each table.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    flows: usize,
+    links: usize,
+    events: usize,
 }
 
 impl<'a> Recorder<'a> {
@@ -36,8 +42,7 @@ impl<'a> Recorder<'a> {
             flows: Vec::new(),
             links: Vec::new(),
             events: Vec::new(),
-            last_us: 0,
-            told: (0, 0, 0),
+            told: Told::default(),
             counters: vec![Counters::default(); sampled.len()],
             counted_at: Time(0),
             latest: Vec::new(),
@@ -46,7 +51,6 @@ impl<'a> Recorder<'a> {
 
     pub(crate) fn take_look(&mut self, look: Look) {
         for row in &look.flows {
-            self.last_us = self.last_us.max(row.time_us);
             match self.latest.iter_mut().find(|l| l.flow == row.flow) {
                 Some(latest) => *latest = row.clone(),
                 None => self.latest.push(row.clone()),
@@ -88,8 +92,8 @@ impl<'a> Recorder<'a> {
 
     /// Hands new rows to the observer.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
-        let (flows, links, events) = self.told;
-        self.told = (self.flows.len(), self.links.len(), self.events.len());
+        let Told { flows, links, events } = self.told;
+        self.told = Told { flows: self.flows.len(), links: self.links.len(), events: self.events.len() };
         self.observer
             .rows(&self.flows[flows..], &self.links[links..], &self.events[events..])
             .map_err(Error::Observer)

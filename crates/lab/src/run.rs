@@ -10,9 +10,9 @@ use std::{
 };
 
 use net::{Counters, Network};
-use scenario::Scenario;
+use scenario::{Queue, Scenario};
 use schema::{Event, FlowSample, LinkSample, Quality};
-use units::Time;
+use units::{Bytes, Time};
 
 use crate::{
     Error, Journal,
@@ -20,13 +20,14 @@ use crate::{
     flow::{Flow, check_congestion_control},
     frame::Frame,
     host::Host,
+    journal::take_spin_right,
     machine::{CpuTimes, CpuUse, Privilege},
     namespace::Namespace,
     plan::{sampled_pipes, topology},
     port::{Backend, Port},
     quality::{self, Conditions},
     recorder::Recorder,
-    sampler::{Look, Sampler},
+    sampler::{Look, Sampler, take_echoes},
     sys,
 };
 
@@ -34,6 +35,8 @@ use crate::{
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// The span over which processor use is taken.
 const CPU_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest span at a run's end that still tells something of it.
+const LEAST_CPU_INTERVAL: Duration = Duration::from_millis(200);
 /// How long flows may take to end after they were told to.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -119,6 +122,8 @@ pub struct Outcome {
     pub duration: Time,
     /// True where it was ended early from outside.
     pub interrupted: bool,
+    /// The first flow's failure, where other flows were measured all the same.
+    pub failed: Option<Error>,
 }
 
 /// Runs a scenario with the kernel's TCP over the emulated network.
@@ -134,12 +139,12 @@ pub fn run(
     // In a namespace of our own, where every congestion control of the kernel is allowed to us.
     Namespace::new()?.run(|| scenario.flows.iter().try_for_each(check_congestion_control))?;
     let _entry = options.journal.enter(&scenario.name)?;
-    let spin_lock = options.journal.take_spin_lock();
+    let spin_right = take_spin_right();
     let network: Network<Frame> = topology(scenario).build(scenario.seed)?;
     let sampled = sampled_pipes(scenario);
     let Lab { hosts, ports } = Lab::build(scenario, options.backend)?;
     let drops_before = device_drops(&hosts)?;
-    let placement = Placement::choose(spin_lock.is_some());
+    let placement = Placement::choose(spin_right.is_some());
     let flows: Vec<Arc<Flow>> = scenario.flows.iter().map(|f| Arc::new(Flow::new(f.clone()))).collect();
 
     let start = sys::monotonic();
@@ -151,7 +156,7 @@ pub fn run(
         interval: scenario.sample,
         start,
         cpus: placement.driver.clone(),
-        may_spin: spin_lock.is_some(),
+        may_spin: spin_right.is_some(),
     };
     let sampler = Sampler {
         flows: flows.clone(),
@@ -168,18 +173,24 @@ pub fn run(
 
     let everywhere = sys::allowed_cpus().ok();
     move_to(placement.flows.as_deref());
+    let patience = patience(scenario);
     let (driven, watched) = std::thread::scope(|scope| {
         let shared = &shared;
+        // However this scope ends, by a panic as well, its threads are told to end.
+        let _ending = Ending { shared, give_up: &give_up, flows: &flows };
         let driver = scope.spawn(move || driver.run(shared, &row_sender));
         for flow in &flows {
             let host = |name: &str| hosts.iter().find(|h| h.name == name);
             if let (Some(from), Some(to)) = (host(&flow.spec.from), host(&flow.spec.to)) {
                 let cpus = placement.flows.as_deref();
-                scope.spawn(move || flow.run(from, to, start, cpus));
+                scope.spawn(move || flow.run(from, to, start, patience, cpus));
             }
         }
         scope.spawn(move || sampler.run(stopped, &look_sender));
         let watched = watch_over(&mut recorder, &rows, &looks, shared, start, &give_up);
+        if watched.is_err() {
+            give_up.store(true, Ordering::Relaxed);
+        }
         // Flows still need their network to say goodbye.
         let ended = Instant::now();
         while !flows.iter().all(|f| f.is_done()) && ended.elapsed() < END_TIMEOUT {
@@ -189,22 +200,33 @@ pub fn run(
         (driver.join(), watched)
     });
     move_to(everywhere.as_deref());
+    let ran = Duration::from_nanos(sys::monotonic().0 - start.0);
     let cpu = watched?;
+    let mut outcome_failed = None;
     let report = driven
         .map_err(|_| Error::Emulator("it panicked; please report this".into()))?
         .map_err(|e| Error::Emulator(e.to_string()))?;
-    if let Some(error) = flows.iter().find_map(|flow| flow.state().failed.take()) {
-        return Err(error);
-    }
+    let failed = flows.iter().find_map(|flow| flow.state().failed.take());
+    let mut rest = Look::default();
+    flows.iter().for_each(|flow| take_echoes(&flow.spec.name, &mut flow.state(), &mut rest));
+    recorder.take_look(rest);
     rows.try_iter().for_each(|row| recorder.take_row(&row));
+    if let Some(error) = failed {
+        // What the others measured is worth keeping; where nothing was, there is nothing to keep.
+        if recorder.flows.is_empty() {
+            return Err(error);
+        }
+        outcome_failed = Some(error);
+    }
     recorder.flush()?;
     let device_drops = device_drops(&hosts)?.saturating_sub(drops_before);
     let outside_drops = device_drops + report.refused + ports.iter().map(Port::drops).sum::<u64>();
     let conditions = Conditions {
         privilege: options.privilege,
         backend: options.backend,
-        alone: spin_lock.is_some(),
+        alone: spin_right.is_some(),
         outside_drops,
+        wall: ran,
         cpu,
     };
     Ok(Outcome {
@@ -212,8 +234,14 @@ pub fn run(
         link_ends: recorder.link_ends(),
         quality: quality::judge(&report, &conditions),
         wall: began.elapsed(),
-        duration: Time(recorder.last_us.max(0) as u64 * 1000).min(scenario.duration),
+        duration: flows
+            .iter()
+            .filter_map(|f| f.state().ended)
+            .max()
+            .unwrap_or_default()
+            .min(scenario.duration),
         interrupted: options.stop.load(Ordering::Relaxed),
+        failed: outcome_failed,
         flows: recorder.flows,
         links: recorder.links,
         events: recorder.events,
@@ -253,7 +281,7 @@ fn watch_over(
             told = Instant::now();
             if failed.is_none() {
                 let elapsed = Time(sys::monotonic().0.saturating_sub(start.0));
-                failed = recorder.flush().and_then(|()| cpu.tick(shared)).err();
+                failed = recorder.flush().and_then(|()| cpu.take(shared, CPU_INTERVAL)).err();
                 recorder.tell(elapsed);
             }
             if failed.is_some() {
@@ -263,8 +291,42 @@ fn watch_over(
     }
     match failed {
         Some(error) => Err(error),
-        None => Ok(cpu.result),
+        None => {
+            cpu.take(shared, LEAST_CPU_INTERVAL)?;
+            Ok(cpu.result)
+        }
     }
+}
+
+/// Tells all threads of a run to end when dropped.
+struct Ending<'a> {
+    shared: &'a Shared,
+    give_up: &'a AtomicBool,
+    flows: &'a [Arc<Flow>],
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.give_up.store(true, Ordering::Relaxed);
+        self.flows.iter().for_each(|flow| flow.stop.set());
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How long an echo may take: a second, or some round trips of the longest path, full queues included.
+fn patience(scenario: &Scenario) -> Duration {
+    let directions = scenario.links.iter().flat_map(|link| [&link.forward, &link.backward]);
+    let nanos: u64 = directions
+        .map(|d| {
+            let queue = match (d.rate, d.queue) {
+                (Some(rate), Queue::Bytes(bytes)) => rate.transmit_time(bytes).0,
+                (Some(rate), Queue::Packets(n)) => rate.transmit_time(Bytes(n.saturating_mul(1514))).0,
+                _ => 0,
+            };
+            d.delay.0.saturating_add(queue)
+        })
+        .fold(0, u64::saturating_add);
+    Duration::from_nanos(nanos.saturating_mul(2)).clamp(Duration::from_secs(1), Duration::from_secs(60))
 }
 
 /// Hosts and their ports.
@@ -346,9 +408,10 @@ impl CpuWatch {
         })
     }
 
-    fn tick(&mut self, shared: &Shared) -> Result<(), Error> {
+    /// Takes the use since the last time, if that is at least `least` ago.
+    fn take(&mut self, shared: &Shared, least: Duration) -> Result<(), Error> {
         let wall = self.at.elapsed();
-        if wall < CPU_INTERVAL {
+        if wall < least {
             return Ok(());
         }
         let (now, spun) = (CpuTimes::now()?, shared.spun.load(Ordering::Relaxed));

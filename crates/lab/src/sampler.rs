@@ -9,10 +9,16 @@ use std::{
 use schema::{Event, EventKind, FlowSample};
 use units::Time;
 
-use crate::{flow::Flow, sys};
+use crate::{
+    flow::{Flow, State},
+    sys,
+};
 
 /// Real-time priority of the sampler, below the driver's.
 const PRIORITY: i32 = 10;
+
+/// A stop is seen within this time, however long the interval.
+const NAP: Duration = Duration::from_millis(20);
 
 /// What one look found.
 #[derive(Default)]
@@ -54,11 +60,7 @@ impl Sampler {
         let mut memories: Vec<Memory> = self.flows.iter().map(|_| Memory::default()).collect();
         let mut tick = 1;
         while !memories.iter().all(|m| m.over) {
-            let due = Time((tick * self.interval.0).min(self.duration.0));
-            let now = self.now();
-            if now < due {
-                std::thread::sleep(Duration::from_nanos(due.0 - now.0));
-            }
+            self.sleep_until(Time(tick * self.interval.0), &memories, &stop);
             let cut_short = stop();
             let mut look = Look::default();
             for (flow, memory) in self.flows.iter().zip(&mut memories) {
@@ -76,6 +78,24 @@ impl Sampler {
         Time(sys::monotonic().0.saturating_sub(self.start.0))
     }
 
+    /// Sleeps until the next look, the end of a flow or a stop, whichever comes first.
+    fn sleep_until(&self, tick: Time, memories: &[Memory], stop: &impl Fn() -> bool) {
+        let going = self.flows.iter().zip(memories).filter(|(_, memory)| !memory.over);
+        let due = going.map(|(flow, _)| self.end_of(flow)).fold(tick, Time::min);
+        loop {
+            let left = due.0.saturating_sub(self.now().0);
+            if left == 0 || stop() {
+                break;
+            }
+            std::thread::sleep(Duration::from_nanos(left).min(NAP));
+        }
+    }
+
+    /// When a flow is to end at the latest.
+    fn end_of(&self, flow: &Flow) -> Time {
+        flow.spec.stop.unwrap_or(self.duration).min(self.duration)
+    }
+
     fn look_at(&self, flow: &Flow, memory: &mut Memory, cut_short: bool, look: &mut Look) {
         if memory.over {
             return;
@@ -90,17 +110,7 @@ impl Sampler {
             memory.started = true;
             look.events.push(event(started, EventKind::Start, 0));
         }
-        for (at, echo) in state.echoes.drain(..) {
-            match echo.rtt {
-                Some(rtt) => look.flows.push(FlowSample {
-                    time_us: micros(at),
-                    flow: name.clone(),
-                    srtt_us: i64::try_from(rtt.as_micros()).ok(),
-                    ..FlowSample::default()
-                }),
-                None => look.events.push(event(at, EventKind::PingLost, i64::from(echo.sequence))),
-            }
-        }
+        take_echoes(name, &mut state, look);
         if let (Some(sender), Some(receiver)) = (&state.sender, &state.receiver) {
             let mut row = FlowSample { flow: name.clone(), ..FlowSample::default() };
             let read = watch::read_sender(sender.as_fd(), &mut row)
@@ -120,7 +130,7 @@ impl Sampler {
                 look.flows.push(row);
             }
         }
-        let due = flow.spec.stop.unwrap_or(self.duration).min(self.duration);
+        let due = self.end_of(flow);
         let finished = flow.is_done();
         if finished || now >= due || cut_short {
             memory.over = true;
@@ -130,6 +140,27 @@ impl Sampler {
             drop(state);
             look.events.push(event(ended, EventKind::Stop, 0));
             flow.stop.set();
+        }
+    }
+}
+
+/// Moves the echoes that a flow has collected into rows and events.
+pub(crate) fn take_echoes(flow: &str, state: &mut State, look: &mut Look) {
+    for (at, echo) in state.echoes.drain(..) {
+        let time_us = micros(at);
+        match echo.rtt {
+            Some(rtt) => look.flows.push(FlowSample {
+                time_us,
+                flow: flow.into(),
+                srtt_us: i64::try_from(rtt.as_micros()).ok(),
+                ..FlowSample::default()
+            }),
+            None => look.events.push(Event {
+                time_us,
+                subject: flow.into(),
+                kind: EventKind::PingLost,
+                value: i64::from(echo.sequence),
+            }),
         }
     }
 }

@@ -236,9 +236,3 @@ impl PollSet {
         self.0[index].revents != 0
     }
 }
-
-/// Takes an exclusive lock that ends with the open file; false where another holds it.
-pub(crate) fn try_lock(file: BorrowedFd<'_>) -> bool {
-    // SAFETY: plain arguments.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
-}

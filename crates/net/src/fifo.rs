@@ -4,8 +4,14 @@
 //! it: one ring says when what leaves the queue, another when which packet is due at the other end.
 //! The queue's content at any instant is exact, segment by segment.
 //!
-//! Departure from a model packet by packet: of a train of several segments only the first and the last
-//! delivery are kept, the others are spread evenly between them; exact where the train queues.
+//! Departures from a model packet by packet, all of them only for trains of several segments:
+//! 1. Of a train only the first and the last delivery are kept, the others are spread evenly between
+//!    them; exact where the train queues.
+//! 2. A train that comes from a slower link is taken in when its last segment arrives, as if its
+//!    segments had come just in time to be sent in one piece: its last segment leaves when it would, and
+//!    what came meanwhile is not held up by segments that were still to come.
+//! 3. A train that comes from a faster link is taken in when its first segment arrives, and what arrives
+//!    before its last waits behind all of it.
 
 use std::collections::VecDeque;
 
@@ -101,6 +107,7 @@ impl<P: Packet> Fifo<P> {
         mut drop: impl FnMut(DropCause, P),
     ) -> Option<Time> {
         let was_empty = self.wire.is_empty();
+        let arrival = self.squeezed(arrival, &packet);
         self.advance(arrival.first);
         if self.takes_whole(arrival, &packet) {
             self.accept_whole(arrival, packet, cut_through);
@@ -108,6 +115,12 @@ impl<P: Packet> Fifo<P> {
             self.accept_by_segment(arrival, packet, cut_through, &mut drop);
         }
         if was_empty { self.next_due() } else { None }
+    }
+
+    /// Whether packets leave here at least as fast as `other` can send them on. Without a rate trains pass
+    /// as they came, and nothing is known.
+    pub(crate) fn is_no_slower_than(&self, other: &Self) -> bool {
+        matches!((self.per_byte, other.per_byte), (Some(own), Some(other)) if own <= other)
     }
 
     /// When the next packet on the wire is due.
@@ -128,6 +141,16 @@ impl<P: Packet> Fifo<P> {
         counters.sent_bytes = self.accepted_bytes - counters.queue_bytes;
         self.counters.max_queue_bytes_since = self.counters.queue_bytes;
         counters
+    }
+
+    /// The arrival of a train at a wire that is faster than it came: no earlier than it can be sent in one
+    /// piece that ends with its last segment.
+    fn squeezed(&self, arrival: Train, packet: &P) -> Train {
+        let Some(byte) = self.per_byte.filter(|_| arrival.first < arrival.last) else { return arrival };
+        let segment = byte * u64::from(packet.segment_bytes() + self.overhead);
+        let before = segment * u64::from(packet.segments() - 1);
+        let first = Fixed::from(arrival.last).saturating_sub(before).ceil();
+        Train { first: arrival.first.max(first.min(arrival.last)), last: arrival.last }
     }
 
     /// True for the common case: all segments at once, all of them fit, none is lost (its draws are then taken).

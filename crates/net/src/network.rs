@@ -97,7 +97,8 @@ pub struct Network<P> {
     /// Each host's own pipe.
     out: Vec<usize>,
     route: Route,
-    /// For each pipe and host: whether another queue follows on the way there.
+    /// For each pipe and host: whether a queue that is no faster follows on the way there, which can send a
+    /// train's first segments before its last has come.
     cut_through: Vec<Vec<bool>>,
     /// One entry for each pipe with something on its wire; ties go by pipe index.
     wakes: BinaryHeap<Reverse<(Time, usize)>>,
@@ -123,7 +124,7 @@ impl<P: Packet> Network<P> {
             Network { hops, pipes, out, route, cut_through: Vec::new(), wakes: BinaryHeap::new() };
         network.cut_through = (0..network.pipes.len())
             .map(|pipe| {
-                (0..network.route.hosts as u32).map(|host| network.queue_follows(pipe, host)).collect()
+                (0..network.route.hosts as u32).map(|host| network.slower_follows(pipe, host)).collect()
             })
             .collect();
         network
@@ -223,11 +224,12 @@ impl<P: Packet> Network<P> {
         }
     }
 
-    fn queue_follows(&self, pipe: usize, host: u32) -> bool {
+    fn slower_follows(&self, pipe: usize, host: u32) -> bool {
+        let Pipe::Fifo(own) = &self.pipes[pipe] else { return false };
         let mut node = self.hops[pipe].to;
         while let Some(next) = self.route.next(node, host) {
-            if matches!(self.pipes[next], Pipe::Fifo(_)) {
-                return true;
+            if let Pipe::Fifo(fifo) = &self.pipes[next] {
+                return own.is_no_slower_than(fifo);
             }
             node = self.hops[next].to;
         }

@@ -232,6 +232,29 @@ fn a_train_crosses_a_second_hop_without_being_stored() {
     assert_eq!(second.max_queue_bytes, 1500, "the second hop must see packets, not a train");
 }
 
+/// h0 (100 Mb/s) and h1 (ideal) meet at a switch with 1 Gb/s to h2: a packet of h1 that comes while a train of h0
+/// is still arriving must not wait for the segments to come.
+#[test]
+fn a_slow_train_does_not_hold_up_what_comes_meanwhile() {
+    let rate = |rate| PipeSpec { rate: Some(BitRate(rate)), ..PipeSpec::default() };
+    let mut topology = Topology::new(3, 1);
+    topology.link(Node::Host(0), Node::Switch(0), rate(100_000_000), PipeSpec::default());
+    topology.link(Node::Host(1), Node::Switch(0), PipeSpec::default(), PipeSpec::default());
+    topology.link(Node::Switch(0), Node::Host(2), rate(1_000_000_000), PipeSpec::default());
+    let mut network = topology.build(1).unwrap();
+    let mut log = Log::default();
+    let train = TestPacket { first: 0, segments: 44, bytes: 1486, last_bytes: 1486 };
+    network.send(0, Time(0), Destination::Host(2), train, &mut log);
+    network.run_until(Time(1_000_000), &mut log);
+    network.send(1, Time(1_000_000), Destination::Host(2), TestPacket::single(100, 84), &mut log);
+    network.run_until(END, &mut log);
+    // The small one at once; the train's last segment one transmission after it came: 44 x 120 us + 12 us.
+    assert_eq!(log.packets[0], (Time(1_000_784), TestPacket::single(100, 84)));
+    assert_eq!(log.packets[1].0, Time(5_292_000));
+    let out = network.sample(PipeId { link: 2, direction: Direction::Forward }, END);
+    assert!(out.max_queue_bytes <= 3000, "{} B: the train's segments came one by one", out.max_queue_bytes);
+}
+
 #[test]
 fn a_token_bucket_lets_its_burst_through_at_once() {
     let spec = PipeSpec {

@@ -16,8 +16,6 @@ const ECHO_REPLY_V4: u8 = 0;
 const ECHO_REQUEST_V6: u8 = 128;
 const ECHO_REPLY_V6: u8 = 129;
 const HEADER: usize = 8;
-/// How long to wait for the last echo.
-const LINGER: Duration = Duration::from_secs(1);
 
 /// How echo requests are sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +26,8 @@ pub struct PingOptions {
     pub count: Option<u32>,
     /// Bytes after the ICMP header.
     pub payload: Bytes,
+    /// How long an echo may take before it counts as lost.
+    pub patience: Duration,
 }
 
 /// One request's fate.
@@ -62,7 +62,7 @@ impl PingSocket {
     }
 
     /// Sends requests at the interval and gives each one's fate to `echo`: replies as they come, losses
-    /// at the end. Returns when all are sent and answered, or a second after the last, or when stopped.
+    /// at the end. Returns when all are sent and answered or given up, or when stopped.
     pub fn run(&self, options: &PingOptions, stop: &Stop, mut echo: impl FnMut(Echo)) -> Result<(), Error> {
         let start = Instant::now();
         let count = options.count.map_or(u64::MAX, u64::from);
@@ -81,10 +81,11 @@ impl PingSocket {
                 last_send = Instant::now();
                 continue;
             }
-            if next >= count && (open == 0 || last_send.elapsed() > LINGER) {
+            if next >= count && (open == 0 || last_send.elapsed() > options.patience) {
                 break;
             }
-            let wait = if next < count { due.saturating_duration_since(Instant::now()) } else { LINGER };
+            let wait =
+                if next < count { due.saturating_duration_since(Instant::now()) } else { options.patience };
             if let Some((sequence, at)) = self.receive(wait)? {
                 // The newest request with this 16-bit number.
                 let newest = (0..sent.len()).rev().find(|i| (*i + 1) as u16 == sequence);
@@ -95,10 +96,9 @@ impl PingSocket {
             }
         }
         // Requests that could still be answered when the run was stopped are no losses.
-        let grace = LINGER.min(Duration::from_millis(500));
         let now = sys::wall_clock();
         for (i, asked) in sent.iter().enumerate() {
-            if asked.is_some_and(|asked| now.saturating_sub(asked) > grace) {
+            if asked.is_some_and(|asked| now.saturating_sub(asked) > options.patience) {
                 echo(Echo { sequence: (i + 1) as u16, rtt: None });
             }
         }
@@ -187,7 +187,12 @@ mod tests {
             eprintln!("skipped: raw sockets need CAP_NET_RAW");
             return;
         };
-        let options = PingOptions { interval: Time(2_000_000), count: Some(5), payload: Bytes(56) };
+        let options = PingOptions {
+            interval: Time(2_000_000),
+            count: Some(5),
+            payload: Bytes(56),
+            patience: Duration::from_secs(1),
+        };
         let mut echoes = Vec::new();
         socket.run(&options, &Stop::default(), |e| echoes.push(e)).unwrap();
         assert_eq!(echoes.iter().map(|e| e.sequence).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);

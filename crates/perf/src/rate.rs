@@ -6,10 +6,10 @@ use units::BitRate;
 
 use crate::Stop;
 
-/// How often a slow application works.
+/// How often a slow application works, and how soon it sees that it is to stop.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Spreads bytes evenly: in any tick no more than the rate allows since the start.
+/// Spreads bytes evenly: at no time more than the rate allows since the start.
 pub(crate) struct Pace {
     rate: BitRate,
     start: Instant,
@@ -21,21 +21,54 @@ impl Pace {
         Pace { rate, start: Instant::now(), done: 0 }
     }
 
-    /// Waits until some bytes are allowed and returns how many; 0 when stopped.
-    pub(crate) fn wait(&self, stop: &Stop) -> usize {
+    /// Waits until a tick's worth of bytes is allowed, or `most` if that is less; returns how many are,
+    /// at most `most`, and 0 when stopped. Does not wait when behind.
+    pub(crate) fn wait(&self, stop: &Stop, most: usize) -> usize {
+        let bytes_per_second = self.rate.as_f64() / 8.0;
+        let tick = (bytes_per_second * TICK.as_secs_f64()) as u64;
+        let wanted = tick.clamp(1, most as u64);
         while !stop.is_set() {
-            let allowed = (self.start.elapsed().as_secs_f64() * self.rate.as_f64() / 8.0) as u64;
-            if allowed > self.done {
-                return usize::try_from(allowed - self.done).unwrap_or(usize::MAX);
+            let allowed = (self.start.elapsed().as_secs_f64() * bytes_per_second) as u64;
+            let due = allowed.saturating_sub(self.done);
+            if due >= wanted {
+                return due.min(most as u64) as usize;
             }
-            std::thread::sleep(TICK);
+            let missing = Duration::from_secs_f64((wanted - due) as f64 / bytes_per_second);
+            std::thread::sleep(missing.min(TICK));
         }
         0
     }
 
-    /// Counts bytes that were read or written, then rests for the rest of the tick.
+    /// Counts bytes that were read or written.
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.done += bytes as u64;
-        std::thread::sleep(TICK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Far more than one piece of 64 KiB each tick: an application must not be slower than asked.
+    #[test]
+    fn a_high_rate_is_reached_in_small_pieces() {
+        let mut pace = Pace::new(BitRate(1_000_000_000));
+        let stop = Stop::default();
+        let mut taken = 0;
+        while pace.start.elapsed() < Duration::from_millis(200) {
+            let bytes = pace.wait(&stop, 65_536);
+            pace.spend(bytes);
+            taken += bytes;
+        }
+        let allowed = pace.start.elapsed().as_secs_f64() * 125e6;
+        assert!(taken as f64 <= allowed, "{taken} of {allowed}");
+        assert!(taken as f64 >= 0.9 * 0.2 * 125e6, "{taken}");
+    }
+
+    #[test]
+    fn a_stop_ends_the_wait() {
+        let stop = Stop::default();
+        stop.set();
+        assert_eq!(Pace::new(BitRate(8)).wait(&stop, 1000), 0);
     }
 }

@@ -109,8 +109,8 @@ impl TcpSender {
         let mut pace = self.options.write_rate.map(Pace::new);
         let mut written = 0;
         while written < limit && !stop.is_set() {
-            let allowed = pace.as_ref().map_or(WRITE_BYTES, |p| p.wait(stop));
-            let len = allowed.min(WRITE_BYTES).min(usize::try_from(limit - written).unwrap_or(WRITE_BYTES));
+            let allowed = pace.as_ref().map_or(WRITE_BYTES, |p| p.wait(stop, WRITE_BYTES));
+            let len = allowed.min(usize::try_from(limit - written).unwrap_or(WRITE_BYTES));
             match self.socket.send(&data[..len]) {
                 Ok(n) => {
                     written += n as u64;
@@ -146,7 +146,7 @@ impl TcpReceiver {
     pub fn run(self, stop: &Stop, received: &AtomicU64) -> Result<(), Error> {
         let mut pace = self.options.read_rate.map(Pace::new);
         while !stop.is_set() {
-            let allowed = pace.as_ref().map_or(READ_BYTES, |p| p.wait(stop)).min(READ_BYTES);
+            let allowed = pace.as_ref().map_or(READ_BYTES, |p| p.wait(stop, READ_BYTES));
             if allowed == 0 {
                 break;
             }

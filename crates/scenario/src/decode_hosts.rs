@@ -16,8 +16,8 @@ const HOST: Keys = Keys {
     later: &["clock_offset", "tx_queue", "tso", "gso", "gro", "nic"],
 };
 const DEFAULT_MTU: u64 = 1500;
-/// Smallest MTU of IPv4 (RFC 791) and largest of either.
-const MTU: std::ops::RangeInclusive<u64> = 68..=65535;
+/// The least MTU of IPv4 (RFC 791), and the most that a TAP device takes (65,535 less its Ethernet header).
+const MTU: std::ops::RangeInclusive<u64> = 68..=65521;
 /// Longest value of a sysctl: what the kernel reads at once.
 const SYSCTL_VALUE_MAX: usize = 4096;
 

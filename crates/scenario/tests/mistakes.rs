@@ -81,7 +81,7 @@ fn limits() {
         ("sample = \"10ms\"", "repeat = 1000"),
         ("sample = \"10ms\"", "seed = 0"),
         ("mtu = 1500", "mtu = 68"),
-        ("mtu = 1500", "mtu = 65535"),
+        ("mtu = 1500", "mtu = 65521"),
         ("start = \"1s\"", "start = \"19.999999999s\""),
         ("start = \"1s\"", "start = \"1s\"\nstop = \"1.000000001s\""),
         ("start = \"1s\"", "mss = 88"),
@@ -196,12 +196,12 @@ forward"#,
         (
             "mtu = 1500",
             r#"mtu = "1500""#,
-            r#"f.toml:4:7: "mtu" is an integer, not a string; write a whole number from 68 to 65535 bytes"#,
+            r#"f.toml:4:7: "mtu" is an integer, not a string; write a whole number from 68 to 65521 bytes"#,
         ),
         (
             "mtu = 1500",
             "mtu = 67",
-            r#"f.toml:4:7: "mtu" cannot be 67; write a whole number from 68 to 65535 bytes"#,
+            r#"f.toml:4:7: "mtu" cannot be 67; write a whole number from 68 to 65521 bytes"#,
         ),
         (r#"cc = "cubic""#, "cc = 7", r#"f.toml:22:6: "cc" is a string, not an integer"#),
         (

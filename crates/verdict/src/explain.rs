@@ -213,14 +213,20 @@ fn buffer_remedy(
 ) -> Option<String> {
     let rate = context.path.iter().map(|l| l.rate_bps).reduce(f64::min);
     let bdp = rate.zip(summary.min_rtt_us).map(|(rate, rtt)| rate / 8.0 * rtt * 1e-6);
-    let needed = bdp.map(|bdp| ((2.0 * bdp) as u64).div_ceil(MIB) * MIB);
+    let twice = bdp.map(|bdp| ((2.0 * bdp) as u64).div_ceil(MIB) * MIB);
     let why = |needed: u64| {
+        if Some(needed) != twice {
+            return format!(
+                "{} is half again what it is now, which is twice the bandwidth-delay product already",
+                exact(needed)
+            );
+        }
         let rtt = Time::from_micros(summary.min_rtt_us.unwrap_or(0.0) as u64);
         format!("{} is twice the bandwidth-delay product at {rtt}", exact(needed))
     };
-    match (buffer, needed) {
-        (Buffer::Tuned([least, first, largest]), Some(needed)) => {
-            let needed = needed.max(largest.saturating_mul(3) / 2);
+    match (buffer, twice) {
+        (Buffer::Tuned([least, first, largest]), Some(twice)) => {
+            let needed = if twice > *largest { twice } else { largest.saturating_mul(3) / 2 };
             Some(format!("on {host}: sysctl -w {sysctl}=\"{least} {first} {needed}\" ({})", why(needed)))
         }
         (Buffer::Tuned([_, _, largest]), None) => {

@@ -2,8 +2,8 @@
 //!
 //! A lab's namespaces, devices and sockets are held by its process alone and die with it, however it
 //! ends. What can outlast it is its entry here, with the owner's process id and start time (ids are
-//! used again, the pair is not). Whatever a later lab must change outside its own namespaces is
-//! noted in the entry before it is changed, and [`Journal::clean`] puts it back when the owner is dead.
+//! used again, the pair is not), which [`Journal::clean`] removes. A run changes nothing of the machine
+//! outside its own namespaces; what ever would, must be noted in the entry first.
 
 use std::{
     fs::{self, File},

@@ -24,6 +24,9 @@ pub struct BdpArgs {
     /// MTU in bytes of IP
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(68..=65535))]
     mtu: u32,
+    /// Payload bytes of a segment, where they are not what the MTU leaves after headers with timestamps
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65535))]
+    mss: Option<u32>,
     /// IPv6 instead of IPv4
     #[arg(long)]
     ipv6: bool,
@@ -83,6 +86,7 @@ fn inputs(args: &BdpArgs) -> anyhow::Result<Inputs> {
         rate: args.rate,
         rtt: args.rtt,
         mtu: args.mtu,
+        mss: args.mss,
         ip: if args.ipv6 { Ip::V6 } else { Ip::V4 },
         overhead: args.overhead,
         loss: args.loss,

@@ -17,6 +17,9 @@ fn bdp_has_the_published_figures() {
     let gigabit = place.run(&["bdp", "1Gb/s", "1ms", "--json"]).json();
     assert!((gigabit["udp_goodput_bps"].as_f64().unwrap() / 957e6 - 1.0).abs() < 0.001);
     assert!((gigabit["tcp_goodput_bps"].as_f64().unwrap() / 941e6 - 1.0).abs() < 0.001);
+    // G-r7: 2.5 Gb/s, 180 ms, MSS 1460.
+    let transatlantic = place.run(&["bdp", "2.5gbit", "180ms", "--mss", "1460", "--json"]).json();
+    assert!((transatlantic["reno_recovery_s"].as_f64().unwrap() / 3467.0 - 1.0).abs() < 0.001);
     assert_eq!(gigabit["utilization"], serde_json::Value::Null, "of no window there is no use");
 }
 

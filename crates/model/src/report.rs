@@ -24,6 +24,8 @@ pub struct Inputs {
     pub rtt: Time,
     /// MTU, bytes of IP.
     pub mtu: u32,
+    /// Payload bytes of a segment, where they are not what the MTU leaves.
+    pub mss: Option<u32>,
     /// IP version.
     pub ip: Ip,
     /// Bytes that a packet counts on the wire beside IP.
@@ -94,11 +96,14 @@ fn path(inputs: &Inputs) -> Group {
                 "segment size",
                 f64::from(segment),
                 format!("{segment} B"),
-                format!(
-                    "payload of a full segment: MTU {} less {} B of IP and 32 B of TCP header with timestamps",
-                    inputs.mtu,
-                    inputs.ip.header_bytes()
-                ),
+                match inputs.mss {
+                    Some(_) => "payload of a full segment, as given".into(),
+                    None => format!(
+                        "payload of a full segment: MTU {} less {} B of IP and 32 B of TCP header with timestamps",
+                        inputs.mtu,
+                        inputs.ip.header_bytes()
+                    ),
+                },
             ),
             plain(
                 "bdp_segs",
@@ -371,7 +376,7 @@ fn losses(inputs: &Inputs) -> Group {
 }
 
 fn segment(inputs: &Inputs) -> u32 {
-    mss(inputs.mtu, inputs.ip, None).max(1)
+    inputs.mss.unwrap_or_else(|| mss(inputs.mtu, inputs.ip, None)).max(1)
 }
 
 fn share(inputs: &Inputs) -> f64 {
@@ -439,6 +444,7 @@ mod tests {
             rate: BitRate(rate),
             rtt: Time::from_millis(rtt_ms),
             mtu: 1500,
+            mss: None,
             ip: Ip::V4,
             overhead: 38,
             loss: Some(0.001),

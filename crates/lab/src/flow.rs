@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -153,7 +153,9 @@ impl Flow {
         now: &impl Fn() -> Time,
     ) -> Result<(), Error> {
         let failed = |source| Error::Flow { flow: self.spec.name.clone(), source };
-        let identifier = (std::process::id() as u16).wrapping_add(self as *const Flow as u16);
+        // Keeps the pings of this process apart, whichever hosts they share.
+        static NEXT: AtomicU16 = AtomicU16::new(1);
+        let identifier = NEXT.fetch_add(1, Ordering::Relaxed);
         let socket = from.namespace.run(|| PingSocket::new(to.address, identifier).map_err(failed))?;
         let options =
             PingOptions { interval: ping.interval, count: ping.count, payload: ping.payload, patience };

@@ -118,6 +118,12 @@ impl Journal {
         for file in directory {
             let path = file.attempted(|| format!("read {}", self.0.display()))?.path();
             let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            if let Some(pid) = owner_of_unfinished(name)
+                && start_time(pid).is_err()
+            {
+                // Killed before its entry was whole; somebody else may have removed it already.
+                let _ = fs::remove_file(&path);
+            }
             if !(name.starts_with("lab-") && name.ends_with(".json")) {
                 continue;
             }
@@ -163,6 +169,11 @@ impl Drop for Guard {
     }
 }
 
+/// The process that an entry's unfinished file belongs to, by its name.
+fn owner_of_unfinished(name: &str) -> Option<u32> {
+    name.strip_prefix(".lab-")?.strip_suffix(".json")?.parse().ok()
+}
+
 /// A process's start time; an error if there is no such process, or only its remains.
 fn start_time(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -190,9 +201,12 @@ mod tests {
         dead.start_time += 1;
         let path = directory.path().join("lab-1.json");
         fs::write(&path, serde_json::to_string(&dead).unwrap()).unwrap();
+        // No process has this number: the kernel's largest is 4,194,304.
+        let unfinished = directory.path().join(".lab-4194305.json");
+        fs::write(&unfinished, "{").unwrap();
         let cleaned = journal.clean().unwrap();
         assert_eq!((cleaned.alive.len(), cleaned.removed), (1, vec![dead]));
-        assert!(!path.exists());
+        assert!(!path.exists() && !unfinished.exists());
         drop(guard);
         assert_eq!(journal.clean().unwrap(), Cleaned::default());
     }

@@ -22,7 +22,7 @@ pub fn acquire() -> Result<Privilege, Error> {
         return Ok(Privilege::Root);
     }
     let (user, group) = sys::effective_ids();
-    sys::unshare_user().map_err(Error::NoPrivilege)?;
+    unshare_user()?;
     // Where the id of the group is to be mapped, setgroups must be given up (user_namespaces(7)).
     for (path, text) in [
         ("/proc/self/setgroups", "deny".to_string()),
@@ -33,6 +33,21 @@ pub fn acquire() -> Result<Privilege, Error> {
     }
     crate::namespace::Namespace::new().map_err(|e| Error::NoPrivilege(io::Error::other(e.to_string())))?;
     Ok(Privilege::UserNamespace)
+}
+
+/// Moves the process into a user namespace. The thread that tried without one may not be quite gone yet,
+/// and the kernel allows this to processes with one thread only (EINVAL).
+fn unshare_user() -> Result<(), Error> {
+    let mut tries = 50;
+    loop {
+        match sys::unshare_user() {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) && tries > 0 => {
+                tries -= 1;
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            other => return other.map_err(Error::NoPrivilege),
+        }
+    }
 }
 
 /// The machine, for the summary.

@@ -1,14 +1,14 @@
 //! Collects what the driver and the sampler see, and hands it on in rows.
 
-use net::Counters;
+use net::{Counters, PipeId};
 use schema::{Event, EventKind, FlowSample, LinkSample};
 use units::Time;
 
 use crate::{
     Error,
     driver::LinkRow,
+    outcome::{LinkEnd, Observer, Progress},
     plan::SampledPipe,
-    run::{LinkEnd, Observer, Progress},
     sampler::{Look, micros},
 };
 
@@ -47,6 +47,11 @@ impl<'a> Recorder<'a> {
             counted_at: Time(0),
             latest: Vec::new(),
         }
+    }
+
+    /// The pipes to sample, in the order of [`LinkRow::counters`].
+    pub(crate) fn pipes(&self) -> Vec<PipeId> {
+        self.sampled.iter().map(|p| p.pipe).collect()
     }
 
     pub(crate) fn take_look(&mut self, look: Look) {

@@ -9,22 +9,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use net::{Counters, Network};
+use net::Network;
 use scenario::{Queue, Scenario};
-use schema::{Event, FlowSample, LinkSample, Quality};
 use units::{Bytes, Time};
 
 use crate::{
-    Error, Journal,
-    driver::{Driver, LinkRow, Shared},
+    Error,
+    driver::{Driver, DriverReport, LinkRow, Shared},
     flow::{Flow, check_congestion_control},
     frame::Frame,
     host::Host,
     journal::take_spin_right,
-    machine::{CpuTimes, CpuUse, Privilege},
+    machine::CpuUse,
     namespace::Namespace,
+    outcome::{FlowEnd, Observer, Options, Outcome},
     plan::{sampled_pipes, topology},
     port::{Backend, Port},
+    processors::{CpuWatch, Placement, move_to},
     quality::{self, Conditions},
     recorder::Recorder,
     sampler::{Look, Sampler, take_echoes},
@@ -40,92 +41,6 @@ const LEAST_CPU_INTERVAL: Duration = Duration::from_millis(200);
 /// How long flows may take to end after they were told to.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How to run.
-#[derive(Debug)]
-pub struct Options<'a> {
-    /// By what right, see [`crate::acquire`].
-    pub privilege: Privilege,
-    /// How ports are made.
-    pub backend: Backend,
-    /// Where this lab is entered.
-    pub journal: &'a Journal,
-    /// Set from outside to end the run early.
-    pub stop: &'a AtomicBool,
-}
-
-/// Sees a run while it goes on.
-pub trait Observer {
-    /// Rows since the last call, in order of time. An error ends the run.
-    fn rows(
-        &mut self,
-        flows: &[FlowSample],
-        links: &[LinkSample],
-        events: &[Event],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
-    /// How far the run is, several times a second.
-    fn progress(&mut self, progress: &Progress);
-}
-
-/// How far a run is.
-#[derive(Debug, Clone, Default)]
-pub struct Progress {
-    /// Since the start.
-    pub elapsed: Time,
-    /// The latest sample of each flow that has one, in the scenario's order.
-    pub flows: Vec<FlowSample>,
-}
-
-/// A flow's ends in time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FlowEnd {
-    /// The flow's name.
-    pub name: String,
-    /// Congestion control that was used.
-    pub cc: Option<String>,
-    /// When it was connected, and when its last byte was read.
-    pub started: Option<Time>,
-    /// When it ended.
-    pub ended: Option<Time>,
-    /// Application bytes received.
-    pub bytes: u64,
-}
-
-/// A link direction's counters at the end of the run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LinkEnd {
-    /// Index of the link in the scenario.
-    pub link: usize,
-    /// The direction from the second end to the first.
-    pub reversed: bool,
-    /// The counters.
-    pub counters: Counters,
-}
-
-/// What a run gave.
-#[derive(Debug)]
-pub struct Outcome {
-    /// All samples in order of time.
-    pub flows: Vec<FlowSample>,
-    /// All link samples.
-    pub links: Vec<LinkSample>,
-    /// All events.
-    pub events: Vec<Event>,
-    /// The flows' ends, in the scenario's order.
-    pub flow_ends: Vec<FlowEnd>,
-    /// The counters of links that are not ideal.
-    pub link_ends: Vec<LinkEnd>,
-    /// How far the run can be trusted.
-    pub quality: Quality,
-    /// Time on the wall's clock, set-up included.
-    pub wall: Duration,
-    /// How long the flows ran.
-    pub duration: Time,
-    /// True where it was ended early from outside.
-    pub interrupted: bool,
-    /// The first flow's failure, where other flows were measured all the same.
-    pub failed: Option<Error>,
-}
-
 /// Runs a scenario with the kernel's TCP over the emulated network.
 ///
 /// # Errors
@@ -140,23 +55,70 @@ pub fn run(
     Namespace::new()?.run(|| scenario.flows.iter().try_for_each(check_congestion_control))?;
     let _entry = options.journal.enter(&scenario.name)?;
     let spin_right = take_spin_right();
-    let network: Network<Frame> = topology(scenario).build(scenario.seed)?;
+    let lab = Lab::build(scenario, options.backend)?;
+    let drops_before = lab.device_drops()?;
     let sampled = sampled_pipes(scenario);
-    let Lab { hosts, ports } = Lab::build(scenario, options.backend)?;
-    let drops_before = device_drops(&hosts)?;
-    let placement = Placement::choose(spin_right.is_some());
-    let flows: Vec<Arc<Flow>> = scenario.flows.iter().map(|f| Arc::new(Flow::new(f.clone()))).collect();
+    let mut recorder = Recorder::new(&sampled, observer);
+    let driven = drive(scenario, options, &lab, &mut recorder, spin_right.is_some())?;
 
+    let device_drops = lab.device_drops()?.saturating_sub(drops_before);
+    let conditions = Conditions {
+        privilege: options.privilege,
+        backend: options.backend,
+        alone: spin_right.is_some(),
+        outside_drops: device_drops + driven.report.refused + lab.ports.iter().map(Port::drops).sum::<u64>(),
+        wall: driven.wall,
+        cpu: driven.cpu,
+    };
+    let flows = driven.flows;
+    Ok(Outcome {
+        flow_ends: flows.iter().map(|f| flow_end(f)).collect(),
+        link_ends: recorder.link_ends(),
+        quality: quality::judge(&driven.report, &conditions),
+        wall: began.elapsed(),
+        duration: flows
+            .iter()
+            .filter_map(|f| f.state().ended)
+            .max()
+            .unwrap_or_default()
+            .min(scenario.duration),
+        interrupted: options.stop.load(Ordering::Relaxed),
+        failed: driven.failed,
+        flows: recorder.flows,
+        links: recorder.links,
+        events: recorder.events,
+    })
+}
+
+/// What driving the flows gave beside the recorded rows.
+struct Driven {
+    flows: Vec<Arc<Flow>>,
+    report: DriverReport,
+    cpu: CpuUse,
+    wall: Duration,
+    failed: Option<Error>,
+}
+
+/// Runs driver, flows and sampler on threads of their own until all flows have ended.
+fn drive(
+    scenario: &Scenario,
+    options: &Options<'_>,
+    lab: &Lab,
+    recorder: &mut Recorder<'_>,
+    alone: bool,
+) -> Result<Driven, Error> {
+    let network: Network<Frame> = topology(scenario).build(scenario.seed)?;
+    let placement = Placement::choose(alone);
+    let flows: Vec<Arc<Flow>> = scenario.flows.iter().map(|f| Arc::new(Flow::new(f.clone()))).collect();
     let start = sys::monotonic();
-    let shared = Arc::new(Shared::default());
     let driver = Driver {
         network,
-        ports: &ports,
-        sampled: sampled.iter().map(|p| p.pipe).collect(),
+        ports: &lab.ports,
+        sampled: recorder.pipes(),
         interval: scenario.sample,
         start,
         cpus: placement.driver.clone(),
-        may_spin: spin_right.is_some(),
+        may_spin: alone,
     };
     let sampler = Sampler {
         flows: flows.clone(),
@@ -165,29 +127,28 @@ pub fn run(
         start,
         cpus: placement.flows.clone(),
     };
-    let mut recorder = Recorder::new(&sampled, observer);
+    let shared = Arc::new(Shared::default());
     let give_up = AtomicBool::new(false);
     let stopped = || give_up.load(Ordering::Relaxed) || options.stop.load(Ordering::Relaxed);
+    let patience = patience(scenario);
     let (row_sender, rows) = channel();
     let (look_sender, looks) = channel();
 
     let everywhere = sys::allowed_cpus().ok();
     move_to(placement.flows.as_deref());
-    let patience = patience(scenario);
     let (driven, watched) = std::thread::scope(|scope| {
         let shared = &shared;
         // However this scope ends, by a panic as well, its threads are told to end.
         let _ending = Ending { shared, give_up: &give_up, flows: &flows };
         let driver = scope.spawn(move || driver.run(shared, &row_sender));
         for flow in &flows {
-            let host = |name: &str| hosts.iter().find(|h| h.name == name);
-            if let (Some(from), Some(to)) = (host(&flow.spec.from), host(&flow.spec.to)) {
+            if let (Some(from), Some(to)) = (lab.host(&flow.spec.from), lab.host(&flow.spec.to)) {
                 let cpus = placement.flows.as_deref();
                 scope.spawn(move || flow.run(from, to, start, patience, cpus));
             }
         }
         scope.spawn(move || sampler.run(stopped, &look_sender));
-        let watched = watch_over(&mut recorder, &rows, &looks, shared, start, &give_up);
+        let watched = watch_over(recorder, &rows, &looks, shared, start, &give_up);
         if watched.is_err() {
             give_up.store(true, Ordering::Relaxed);
         }
@@ -200,52 +161,22 @@ pub fn run(
         (driver.join(), watched)
     });
     move_to(everywhere.as_deref());
-    let ran = Duration::from_nanos(sys::monotonic().0 - start.0);
+    let wall = Duration::from_nanos(sys::monotonic().0 - start.0);
     let cpu = watched?;
-    let mut outcome_failed = None;
     let report = driven
         .map_err(|_| Error::Emulator("it panicked; please report this".into()))?
         .map_err(|e| Error::Emulator(e.to_string()))?;
-    let failed = flows.iter().find_map(|flow| flow.state().failed.take());
+
     let mut rest = Look::default();
     flows.iter().for_each(|flow| take_echoes(&flow.spec.name, &mut flow.state(), &mut rest));
     recorder.take_look(rest);
     rows.try_iter().for_each(|row| recorder.take_row(&row));
-    if let Some(error) = failed {
-        // What the others measured is worth keeping; where nothing was, there is nothing to keep.
-        if recorder.flows.is_empty() {
-            return Err(error);
-        }
-        outcome_failed = Some(error);
-    }
     recorder.flush()?;
-    let device_drops = device_drops(&hosts)?.saturating_sub(drops_before);
-    let outside_drops = device_drops + report.refused + ports.iter().map(Port::drops).sum::<u64>();
-    let conditions = Conditions {
-        privilege: options.privilege,
-        backend: options.backend,
-        alone: spin_right.is_some(),
-        outside_drops,
-        wall: ran,
-        cpu,
-    };
-    Ok(Outcome {
-        flow_ends: flows.iter().map(|f| flow_end(f)).collect(),
-        link_ends: recorder.link_ends(),
-        quality: quality::judge(&report, &conditions),
-        wall: began.elapsed(),
-        duration: flows
-            .iter()
-            .filter_map(|f| f.state().ended)
-            .max()
-            .unwrap_or_default()
-            .min(scenario.duration),
-        interrupted: options.stop.load(Ordering::Relaxed),
-        failed: outcome_failed,
-        flows: recorder.flows,
-        links: recorder.links,
-        events: recorder.events,
-    })
+    match flows.iter().find_map(|flow| flow.state().failed.take()) {
+        // Nothing was measured, so there is nothing to keep.
+        Some(error) if recorder.flows.is_empty() => Err(error),
+        failed => Ok(Driven { flows, report, cpu, wall, failed }),
+    }
 }
 
 /// Takes rows in and tells progress until the sampler ends; returns how the processors were used.
@@ -347,11 +278,15 @@ impl Lab {
         }
         Ok(lab)
     }
-}
 
-/// What all hosts' devices dropped since they were made.
-fn device_drops(hosts: &[Host]) -> Result<u64, Error> {
-    hosts.iter().map(|host| host.drops().map(|d| d.received + d.sent)).sum()
+    fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.iter().find(|h| h.name == name)
+    }
+
+    /// What all hosts' devices dropped since they were made.
+    fn device_drops(&self) -> Result<u64, Error> {
+        self.hosts.iter().map(|host| host.drops().map(|d| d.received + d.sent)).sum()
+    }
 }
 
 fn flow_end(flow: &Flow) -> FlowEnd {
@@ -362,63 +297,5 @@ fn flow_end(flow: &Flow) -> FlowEnd {
         started: state.started,
         ended: state.ended,
         bytes: flow.received.load(Ordering::Relaxed),
-    }
-}
-
-/// Which processors the threads use: the emulator has one for itself where there are two and no other
-/// lab has done the same.
-struct Placement {
-    driver: Option<Vec<usize>>,
-    flows: Option<Vec<usize>>,
-}
-
-impl Placement {
-    fn choose(alone: bool) -> Self {
-        match sys::allowed_cpus().ok().as_deref() {
-            Some([others @ .., last]) if alone && !others.is_empty() => {
-                Placement { driver: Some(vec![*last]), flows: Some(others.to_vec()) }
-            }
-            _ => Placement { driver: None, flows: None },
-        }
-    }
-}
-
-/// Moves this thread to `cpus`, if any; where that is refused the scheduler places it.
-fn move_to(cpus: Option<&[usize]>) {
-    if let Some(cpus) = cpus {
-        let _ = sys::set_allowed_cpus(cpus);
-    }
-}
-
-/// Follows how the machine's processors are used, second by second.
-struct CpuWatch {
-    before: CpuTimes,
-    at: Instant,
-    spun: u64,
-    result: CpuUse,
-}
-
-impl CpuWatch {
-    fn begin() -> Result<Self, Error> {
-        Ok(CpuWatch {
-            before: CpuTimes::now()?,
-            at: Instant::now(),
-            spun: 0,
-            result: CpuUse { idle: 1.0, stolen: 0.0 },
-        })
-    }
-
-    /// Takes the use since the last time, if that is at least `least` ago.
-    fn take(&mut self, shared: &Shared, least: Duration) -> Result<(), Error> {
-        let wall = self.at.elapsed();
-        if wall < least {
-            return Ok(());
-        }
-        let (now, spun) = (CpuTimes::now()?, shared.spun.load(Ordering::Relaxed));
-        let used = now.since(&self.before, wall, Duration::from_nanos(spun - self.spun));
-        self.result.idle = self.result.idle.min(used.idle);
-        self.result.stolen = self.result.stolen.max(used.stolen);
-        (self.before, self.at, self.spun) = (now, Instant::now(), spun);
-        Ok(())
     }
 }

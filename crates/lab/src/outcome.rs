@@ -1,0 +1,95 @@
+//! What goes into a run and what comes out of it.
+
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use net::Counters;
+use schema::{Event, FlowSample, LinkSample, Quality};
+use units::Time;
+
+use crate::{Error, Journal, machine::Privilege, port::Backend};
+
+/// How to run.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// By what right, see [`crate::acquire`].
+    pub privilege: Privilege,
+    /// How ports are made.
+    pub backend: Backend,
+    /// Where this lab is entered.
+    pub journal: &'a Journal,
+    /// Set from outside to end the run early.
+    pub stop: &'a AtomicBool,
+}
+
+/// Sees a run while it goes on.
+pub trait Observer {
+    /// Rows since the last call, in order of time. An error ends the run.
+    fn rows(
+        &mut self,
+        flows: &[FlowSample],
+        links: &[LinkSample],
+        events: &[Event],
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+    /// How far the run is, several times a second.
+    fn progress(&mut self, progress: &Progress);
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Default)]
+pub struct Progress {
+    /// Since the start.
+    pub elapsed: Time,
+    /// The latest sample of each flow that has one, in the scenario's order.
+    pub flows: Vec<FlowSample>,
+}
+
+/// A flow's ends in time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlowEnd {
+    /// The flow's name.
+    pub name: String,
+    /// Congestion control that was used.
+    pub cc: Option<String>,
+    /// When it was connected, and when its last byte was read.
+    pub started: Option<Time>,
+    /// When it ended.
+    pub ended: Option<Time>,
+    /// Application bytes received.
+    pub bytes: u64,
+}
+
+/// A link direction's counters at the end of the run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkEnd {
+    /// Index of the link in the scenario.
+    pub link: usize,
+    /// The direction from the second end to the first.
+    pub reversed: bool,
+    /// The counters.
+    pub counters: Counters,
+}
+
+/// What a run gave.
+#[derive(Debug)]
+pub struct Outcome {
+    /// All samples in order of time.
+    pub flows: Vec<FlowSample>,
+    /// All link samples.
+    pub links: Vec<LinkSample>,
+    /// All events.
+    pub events: Vec<Event>,
+    /// The flows' ends, in the scenario's order.
+    pub flow_ends: Vec<FlowEnd>,
+    /// The counters of links that are not ideal.
+    pub link_ends: Vec<LinkEnd>,
+    /// How far the run can be trusted.
+    pub quality: Quality,
+    /// Time on the wall's clock, set-up included.
+    pub wall: Duration,
+    /// How long the flows ran.
+    pub duration: Time,
+    /// True where it was ended early from outside.
+    pub interrupted: bool,
+    /// The first flow's failure, where other flows were measured all the same.
+    pub failed: Option<Error>,
+}

@@ -1,0 +1,72 @@
+//! Which processors a run's threads use, and how busy the machine's processors are meanwhile.
+
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Error,
+    driver::Shared,
+    machine::{CpuTimes, CpuUse},
+    sys,
+};
+
+/// Which processors the threads use: the emulator has one for itself where there are two and no other
+/// lab has done the same.
+pub(crate) struct Placement {
+    pub(crate) driver: Option<Vec<usize>>,
+    pub(crate) flows: Option<Vec<usize>>,
+}
+
+impl Placement {
+    pub(crate) fn choose(alone: bool) -> Self {
+        match sys::allowed_cpus().ok().as_deref() {
+            Some([others @ .., last]) if alone && !others.is_empty() => {
+                Placement { driver: Some(vec![*last]), flows: Some(others.to_vec()) }
+            }
+            _ => Placement { driver: None, flows: None },
+        }
+    }
+}
+
+/// Moves this thread to `cpus`, if any; where that is refused the scheduler places it.
+pub(crate) fn move_to(cpus: Option<&[usize]>) {
+    if let Some(cpus) = cpus {
+        let _ = sys::set_allowed_cpus(cpus);
+    }
+}
+
+/// Follows how the machine's processors are used, second by second.
+pub(crate) struct CpuWatch {
+    before: CpuTimes,
+    at: Instant,
+    spun: u64,
+    /// The smallest idle share and the largest stolen share so far.
+    pub(crate) result: CpuUse,
+}
+
+impl CpuWatch {
+    pub(crate) fn begin() -> Result<Self, Error> {
+        Ok(CpuWatch {
+            before: CpuTimes::now()?,
+            at: Instant::now(),
+            spun: 0,
+            result: CpuUse { idle: 1.0, stolen: 0.0 },
+        })
+    }
+
+    /// Takes the use since the last time, if that is at least `least` ago.
+    pub(crate) fn take(&mut self, shared: &Shared, least: Duration) -> Result<(), Error> {
+        let wall = self.at.elapsed();
+        if wall < least {
+            return Ok(());
+        }
+        let (now, spun) = (CpuTimes::now()?, shared.spun.load(Ordering::Relaxed));
+        let used = now.since(&self.before, wall, Duration::from_nanos(spun - self.spun));
+        self.result.idle = self.result.idle.min(used.idle);
+        self.result.stolen = self.result.stolen.max(used.stolen);
+        (self.before, self.at, self.spun) = (now, Instant::now(), spun);
+        Ok(())
+    }
+}

@@ -47,10 +47,6 @@ enum Command {
 /// Parses the command line, runs the command, and tells errors.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_env("LONGFAT_LOG"))
-        .with_writer(std::io::stderr)
-        .init();
     match dispatch(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::report(&error),

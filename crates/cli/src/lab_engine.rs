@@ -80,11 +80,7 @@ pub fn run(
     let mut recording = Recording { writer, teller: Teller::new(title, scenario.duration) };
     let outcome = lab::run(scenario, &options, &mut recording).map_err(failure);
     recording.teller.finish();
-    let mut outcome = outcome?;
-    let failed = outcome.failed.take();
-    let mut rows = complete(scenario, summary, outcome, failed.as_ref());
-    rows.failed = failed.map(failure);
-    Ok(rows)
+    Ok(complete(scenario, summary, outcome?))
 }
 
 /// An error of the lab with its exit code.
@@ -96,12 +92,7 @@ pub fn failure(error: lab::Error) -> anyhow::Error {
     }
 }
 
-fn complete(
-    scenario: &Scenario,
-    mut summary: RunSummary,
-    mut outcome: Outcome,
-    failed: Option<&lab::Error>,
-) -> Rows {
+fn complete(scenario: &Scenario, mut summary: RunSummary, mut outcome: Outcome) -> Rows {
     outcome.flows.sort_by_key(|row| row.time_us);
     outcome.events.sort_by_key(|event| event.time_us);
     for (flow, end) in scenario.flows.iter().zip(&outcome.flow_ends) {
@@ -124,9 +115,9 @@ fn complete(
     summary.fairness_jain = model::jain_index(&goodputs);
     summary.duration_s = outcome.duration.as_secs_f64();
     summary.wall_s = (outcome.wall.as_secs_f64() * 1000.0).round() / 1000.0;
-    summary.partial = outcome.interrupted || failed.is_some();
+    summary.partial = outcome.interrupted || outcome.failed.is_some();
     summary.quality = outcome.quality;
-    if let Some(error) = failed {
+    if let Some(error) = &outcome.failed {
         summary.quality.ok = false;
         summary.quality.notes.insert(0, error.to_string());
     }
@@ -141,7 +132,8 @@ fn complete(
             ),
         );
     }
-    Rows { summary, flows: outcome.flows, links: outcome.links, events: outcome.events, failed: None }
+    let failed = outcome.failed.map(failure);
+    Rows { summary, flows: outcome.flows, links: outcome.links, events: outcome.events, failed }
 }
 
 fn link_summary(scenario: &Scenario, end: &lab::LinkEnd, duration: Time) -> LinkSummary {

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use lab::Journal;
 use record::Writer;
-use scenario::{Scenario, ScenarioFile};
+use scenario::{Published, Scenario, ScenarioFile};
 use schema::{HostInfo, PublishedResult, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
 use view::{LoadedRun, ReportExtra};
 
@@ -60,6 +60,40 @@ struct Job<'a> {
     scenario: Scenario,
 }
 
+/// What all runs of one command share.
+struct Asked<'a> {
+    file: &'a ScenarioFile,
+    host: HostInfo,
+    /// With `--set` the scenario is not the published one any more.
+    changed: bool,
+}
+
+impl Asked<'_> {
+    /// The document of these runs, with the published figures of their variants.
+    fn summary(&self, runs: Vec<RunSummary>) -> Summary {
+        let file = self.file;
+        let of_these: Vec<Published> = file
+            .published()
+            .iter()
+            .filter(|p| runs.iter().any(|r| r.variant == p.variant))
+            .cloned()
+            .collect();
+        let other_kernel = |p: &Published| model_engine::for_published_kernel(file, p);
+        let mut published = published::compare(&of_these, &runs, &self.host.kernel, other_kernel);
+        if self.changed {
+            published.iter_mut().for_each(not_as_published);
+        }
+        Summary {
+            schema: SUMMARY_SCHEMA.into(),
+            scenario: file.name().into(),
+            title: file.title().into(),
+            host: self.host.clone(),
+            published,
+            runs,
+        }
+    }
+}
+
 /// A run that was made.
 struct Made {
     summary: RunSummary,
@@ -71,20 +105,19 @@ struct Made {
 pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let file = read_scenario(&args.file)?;
     let jobs = jobs(args, &file)?;
-    let host = lab::host_info();
+    let asked = Asked { file: &file, host: lab::host_info(), changed: !args.sets.is_empty() };
     let stop = interrupt::flag()?;
     let setup = match jobs.iter().any(|job| job.engine == Engine::Lab) {
         true => Some(lab_setup(args.ports)?),
         false => None,
     };
     if let Some(path) = &args.report {
-        // Better known now than after the runs.
-        fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
+        check_directory(path)?;
     }
     let mut made = Vec::new();
     let mut failed = None;
     for job in &jobs {
-        let mut one = make(job, &file, &host, setup.as_ref(), runs_dir, &stop)?;
+        let mut one = make(job, &asked, setup.as_ref(), runs_dir, &stop)?;
         failed = one.failed.take();
         if args.report.is_none() {
             // Only a report needs the rows again.
@@ -96,10 +129,11 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         }
     }
     let runs: Vec<RunSummary> = made.iter().map(|m| m.summary.clone()).collect();
-    let mut summary = summary(&file, &host, runs);
-    if !args.sets.is_empty() {
-        summary.published.iter_mut().for_each(not_as_published);
-    }
+    let summary = asked.summary(runs);
+    let told = match json {
+        true => output::json(&summary),
+        false => output::text(&tables(&summary, args.report.as_deref())),
+    };
     if let Some(path) = &args.report {
         let loaded: Vec<LoadedRun> = made.into_iter().filter_map(|m| m.loaded).collect();
         let page = view::report(
@@ -109,10 +143,6 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         );
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let told = match json {
-        true => output::json(&summary),
-        false => output::text(&tables(&summary, args.report.as_deref())),
-    };
     // How the work ended counts for more than whether somebody read of it.
     if let Some(error) = failed {
         return Err(error);
@@ -130,6 +160,22 @@ fn not_as_published(result: &mut PublishedResult) {
         result.verdict = PublishedVerdict::Differs;
         result.why = Some("the scenario was changed with --set".into());
     }
+}
+
+/// A report's directory must be there: better known before the runs than after them.
+fn check_directory(report: &Path) -> anyhow::Result<()> {
+    let directory = match report.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if directory.is_dir() && !report.is_dir() {
+        return Ok(());
+    }
+    Err(Exit::BadInput(format!(
+        "cannot write {}: no such directory, or a directory itself",
+        report.display()
+    ))
+    .into())
 }
 
 /// This command, for a reader who wants to repeat it.
@@ -187,15 +233,15 @@ fn lab_setup(ports: Option<lab::Backend>) -> anyhow::Result<LabSetup> {
 
 fn make(
     job: &Job<'_>,
-    file: &ScenarioFile,
-    host: &HostInfo,
+    asked: &Asked<'_>,
     setup: Option<&LabSetup>,
     runs_dir: &Path,
     stop: &AtomicBool,
 ) -> anyhow::Result<Made> {
+    let file = asked.file;
     let mut begun = begin(job);
     let id = record::new_id(&compact(&begun.started), job.engine.name(), job.variant, job.repeat);
-    let initial = summary(file, host, vec![begun.clone()]);
+    let initial = asked.summary(vec![begun.clone()]);
     let mut writer = Writer::create(runs_dir, file.name(), &id, &job.scenario.to_toml(), &initial)?;
     begun.id = writer.id().to_string();
     let rows = match (job.engine, setup) {
@@ -209,9 +255,9 @@ fn make(
                 }
             }
         }
-        _ => model_engine::run(&job.scenario, begun, host).into(),
+        _ => model_engine::run(&job.scenario, begun, &asked.host).into(),
     };
-    let one = summary(file, host, vec![rows.summary.clone()]);
+    let one = asked.summary(vec![rows.summary.clone()]);
     let path = writer.finish(&one, &rows.flows, &rows.links, &rows.events)?;
     let loaded = LoadedRun::from_rows(one, path, rows.flows, rows.links, rows.events);
     Ok(Made { summary: rows.summary, loaded: Some(loaded), failed: rows.failed })
@@ -256,21 +302,6 @@ fn title(file: &ScenarioFile, job: &Job<'_>) -> String {
         title = format!("{title} {}/{}", job.repeat, job.scenario.repeat);
     }
     title
-}
-
-/// The document of these runs, with the published figures of their variants.
-fn summary(file: &ScenarioFile, host: &HostInfo, runs: Vec<RunSummary>) -> Summary {
-    let asked: Vec<scenario::Published> =
-        file.published().iter().filter(|p| runs.iter().any(|r| r.variant == p.variant)).cloned().collect();
-    let other_kernel = |p: &scenario::Published| model_engine::for_published_kernel(file, p);
-    Summary {
-        schema: SUMMARY_SCHEMA.into(),
-        scenario: file.name().into(),
-        title: file.title().into(),
-        host: host.clone(),
-        published: published::compare(&asked, &runs, &host.kernel, other_kernel),
-        runs,
-    }
 }
 
 /// The tables for people.

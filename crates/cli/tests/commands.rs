@@ -95,6 +95,22 @@ fn records_are_listed_shown_compared_drawn_and_reported() {
 }
 
 #[test]
+fn a_changed_scenario_misses_nothing_on_record_either() {
+    let place = Place::new(&shipped("lab8.toml"));
+    let slow =
+        ["--set", "links.s1-s2.forward.rate=1gbit", "--variant", "tuned", "--engine", "model", "--json"];
+    let json = place.run(&[&["run", "s.toml"], &slow[..]].concat()).json();
+    let shown = place.run(&["show", "last", "--json"]).json();
+    for document in [&json, &shown] {
+        assert_eq!(document["published"][0]["verdict"], "differs", "{document}");
+    }
+    // A report that cannot be written is refused before anything is run.
+    let ran = place.run(&["run", "s.toml", "--engine", "model", "--report", "nowhere/r.html"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert_eq!(place.run(&["ls", "--json"]).json().as_array().unwrap().len(), 1, "no run was made in vain");
+}
+
+#[test]
 fn help_and_usage() {
     let place = Place::new(SMALL);
     let help = place.run(&["--help"]);

@@ -26,6 +26,7 @@ use crate::{
     buffers::Buffers,
     frame::Frame,
     port::Port,
+    processors::move_to,
     sys::{self, PollSet},
 };
 
@@ -96,10 +97,7 @@ pub(crate) struct Driver<'a> {
 impl Driver<'_> {
     /// Runs until stopped. Errors are those of reading a port.
     pub(crate) fn run(mut self, shared: &Arc<Shared>, rows: &Sender<LinkRow>) -> io::Result<DriverReport> {
-        if let Some(cpus) = &self.cpus {
-            // Where it is refused the scheduler places the thread.
-            let _ = sys::set_allowed_cpus(cpus);
-        }
+        move_to(self.cpus.as_deref());
         sys::set_timer_slack();
         let not_real_time = sys::set_real_time(PRIORITY).err();
         let mut poll = PollSet::new(self.ports.iter().map(Port::file));

@@ -13,7 +13,7 @@ use scenario::{Flow as FlowSpec, Kind, Ping, Tcp};
 use socket2::Socket;
 use units::Time;
 
-use crate::{Error, host::Host, sys};
+use crate::{Error, host::Host, processors::move_to, sys};
 
 /// How often a flow that has not started yet looks whether the run is over.
 const NAP: Duration = Duration::from_millis(20);
@@ -76,10 +76,7 @@ impl Flow {
         patience: Duration,
         cpus: Option<&[usize]>,
     ) {
-        if let Some(cpus) = cpus {
-            // Where it is refused the scheduler places the threads.
-            let _ = sys::set_allowed_cpus(cpus);
-        }
+        move_to(cpus);
         let now = || Time(sys::monotonic().0.saturating_sub(start.0));
         while now() < self.spec.start && !self.stop.is_set() {
             std::thread::sleep(NAP.min(Duration::from_nanos(self.spec.start.0.saturating_sub(now().0))));

@@ -11,6 +11,7 @@ use units::Time;
 
 use crate::{
     flow::{Flow, State},
+    processors::move_to,
     sys,
 };
 
@@ -50,10 +51,7 @@ struct Memory {
 impl Sampler {
     /// Runs until every flow is over or `stop` says so.
     pub(crate) fn run(self, stop: impl Fn() -> bool, looks: &Sender<Look>) {
-        if let Some(cpus) = &self.cpus {
-            // Where it is refused the scheduler places the thread.
-            let _ = sys::set_allowed_cpus(cpus);
-        }
+        move_to(self.cpus.as_deref());
         sys::set_timer_slack();
         // Without real-time priority samples come later on a busy machine; their time stamps stay true.
         let _ = sys::set_real_time(PRIORITY);

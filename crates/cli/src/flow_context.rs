@@ -3,14 +3,15 @@
 use std::fs;
 
 use model::{Ip, Transport};
-use scenario::{Direction, Flow, Host, Kind, Queue, Scenario, Tcp};
+use net::{PipeSpec, QueueLimit};
+use scenario::{Flow, Host, Kind, Scenario, Tcp};
 use units::{BitRate, Time};
 use verdict::{Buffer, FlowContext, PathLink};
 
 /// A flow's way through the network and back.
 pub struct FlowPath<'a> {
     /// The directions of links that data crosses, with the links' names.
-    pub there: Vec<(&'a str, bool, &'a Direction)>,
+    pub there: Vec<(&'a str, bool, &'a PipeSpec)>,
     /// Two-way propagation delay.
     pub rtt: Time,
     /// MTU that both hosts keep to.
@@ -22,7 +23,7 @@ pub struct FlowPath<'a> {
 impl<'a> FlowPath<'a> {
     /// The path of a flow; `None` where there is none (a resolved scenario always has one).
     pub fn of(scenario: &'a Scenario, flow: &Flow) -> Option<Self> {
-        let directions = |from: &str, to: &str| -> Option<Vec<(&'a str, bool, &'a Direction)>> {
+        let directions = |from: &str, to: &str| -> Option<Vec<(&'a str, bool, &'a PipeSpec)>> {
             let hops = scenario.path(from, to)?;
             let direction = |hop: &scenario::Hop| {
                 let link = &scenario.links[hop.link];
@@ -34,13 +35,13 @@ impl<'a> FlowPath<'a> {
         let back = directions(&flow.to, &flow.from)?;
         let rtt = there.iter().chain(&back).map(|(_, _, d)| d.delay.0).sum();
         let (from, to) = (scenario.host(&flow.from)?, scenario.host(&flow.to)?);
-        let ip = if from.address.is_ipv4() { Ip::V4 } else { Ip::V6 };
+        let ip = if from.address().is_ipv4() { Ip::V4 } else { Ip::V6 };
         Some(FlowPath { there, rtt: Time(rtt), mtu: from.mtu.min(to.mtu), ip })
     }
 
     /// The slowest direction that has a rate.
-    pub fn slowest(&self) -> Option<(&'a Direction, BitRate)> {
-        self.there.iter().filter_map(|(_, _, d)| Some((*d, d.rate?))).min_by_key(|(_, rate)| *rate)
+    pub fn slowest(&self) -> Option<(&'a PipeSpec, BitRate)> {
+        self.there.iter().filter_map(|(_, _, d)| Some((*d, d.rate.mean()?))).min_by_key(|(_, rate)| *rate)
     }
 
     /// Goodput of TCP that the links allow with this MSS.
@@ -49,7 +50,7 @@ impl<'a> FlowPath<'a> {
         let headers = self.ip.header_bytes() + Transport::Tcp.header_bytes();
         self.there
             .iter()
-            .filter_map(|(_, _, d)| Some(model::goodput_bps(d.rate?, mss, headers, d.overhead)))
+            .filter_map(|(_, _, d)| Some(model::goodput_bps(d.rate.mean()?, mss, headers, d.overhead)))
             .reduce(f64::min)
     }
 
@@ -57,15 +58,15 @@ impl<'a> FlowPath<'a> {
     pub fn queue_bytes(&self) -> Option<u64> {
         let (direction, _) = self.slowest()?;
         match direction.queue {
-            Queue::Unlimited => None,
-            Queue::Bytes(bytes) => Some(bytes.0),
-            Queue::Packets(packets) => Some(packets * u64::from(self.mtu + direction.overhead)),
+            QueueLimit::Unlimited => None,
+            QueueLimit::Bytes(bytes) => Some(bytes.0),
+            QueueLimit::Packets(packets) => Some(packets * u64::from(self.mtu + direction.overhead)),
         }
     }
 
     /// Probability that a packet is lost on the way there.
     pub fn loss(&self) -> f64 {
-        1.0 - self.there.iter().map(|(_, _, d)| 1.0 - d.loss).product::<f64>()
+        1.0 - self.there.iter().map(|(_, _, d)| 1.0 - d.loss.mean()).product::<f64>()
     }
 }
 
@@ -87,7 +88,7 @@ pub fn flow_context(scenario: &Scenario, flow: &Flow) -> FlowContext {
                 Some(PathLink {
                     name: (*name).into(),
                     direction: if *reversed { "backward" } else { "forward" }.into(),
-                    rate_bps: direction.rate?.as_f64(),
+                    rate_bps: direction.rate.mean()?.as_f64(),
                 })
             })
             .collect();

@@ -138,7 +138,7 @@ fn complete(scenario: &Scenario, mut summary: RunSummary, mut outcome: Outcome) 
 
 fn link_summary(scenario: &Scenario, end: &lab::LinkEnd, duration: Time) -> LinkSummary {
     let link = &scenario.links[end.link];
-    let rate = link.direction(end.reversed).rate.map(units::BitRate::as_f64);
+    let rate = link.direction(end.reversed).rate.mean().map(units::BitRate::as_f64);
     let seconds = duration.as_secs_f64();
     let counters = &end.counters;
     LinkSummary {

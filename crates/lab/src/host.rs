@@ -35,7 +35,7 @@ impl Host {
             Netlink::open()
                 .and_then(|n| n.set_up_loopback())
                 .attempted(|| format!("set up the loopback device of {}", spec.name))?;
-            if spec.address.is_ipv4() {
+            if spec.address().is_ipv4() {
                 // Router solicitations and the like would only be noise on the emulated links.
                 let path = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
                 match fs::write(path, "1") {
@@ -48,10 +48,15 @@ impl Host {
             // Before the device comes up, so that what a device inherits is already set.
             spec.sysctl.iter().try_for_each(|(name, value)| set_sysctl(&spec.name, name, value))
         })?;
-        let setup =
-            PortSetup { index, device: &device, mtu: spec.mtu, address: spec.address, prefix: spec.prefix };
+        let setup = PortSetup {
+            index,
+            device: &device,
+            mtu: spec.mtu,
+            address: spec.address(),
+            prefix: spec.cidr().prefix,
+        };
         let port = Port::open(&setup, backend, &namespace, wires)?;
-        Ok((Host { name: spec.name.clone(), address: spec.address, device, namespace }, port))
+        Ok((Host { name: spec.name.clone(), address: spec.address(), device, namespace }, port))
     }
 
     /// What the host's device dropped so far.

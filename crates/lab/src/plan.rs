@@ -1,7 +1,7 @@
 //! From a scenario to a network: nodes by number, and which directions are worth sampling.
 
-use net::{Direction, Node, PipeId, PipeSpec, QueueLimit, Topology};
-use scenario::{Queue, Scenario};
+use net::{Direction, Node, PipeId, Topology};
+use scenario::Scenario;
 
 /// A direction of a link that is not ideal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) fn topology(scenario: &Scenario) -> Topology {
     };
     for link in &scenario.links {
         let [a, b] = &link.ends;
-        topology.link(node(a), node(b), pipe(&link.forward), pipe(&link.backward));
+        topology.link(node(a), node(b), link.forward.clone(), link.backward.clone());
     }
     topology
 }
@@ -49,19 +49,4 @@ pub(crate) fn sampled_pipes(scenario: &Scenario) -> Vec<SampledPipe> {
         }
     }
     pipes
-}
-
-fn pipe(direction: &scenario::Direction) -> PipeSpec {
-    PipeSpec {
-        rate: direction.rate,
-        delay: direction.delay,
-        queue: match direction.queue {
-            Queue::Unlimited => QueueLimit::Unlimited,
-            Queue::Bytes(bytes) => QueueLimit::Bytes(bytes.0),
-            Queue::Packets(packets) => QueueLimit::Packets(packets),
-        },
-        loss: direction.loss,
-        burst: direction.burst,
-        overhead: direction.overhead,
-    }
 }

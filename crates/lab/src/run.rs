@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use net::Network;
-use scenario::{Queue, Scenario};
+use net::{Network, QueueLimit};
+use scenario::Scenario;
 use units::{Bytes, Time};
 
 use crate::{
@@ -249,9 +249,9 @@ fn patience(scenario: &Scenario) -> Duration {
     let directions = scenario.links.iter().flat_map(|link| [&link.forward, &link.backward]);
     let nanos: u64 = directions
         .map(|d| {
-            let queue = match (d.rate, d.queue) {
-                (Some(rate), Queue::Bytes(bytes)) => rate.transmit_time(bytes).0,
-                (Some(rate), Queue::Packets(n)) => rate.transmit_time(Bytes(n.saturating_mul(1514))).0,
+            let queue = match (d.rate.mean(), d.queue) {
+                (Some(rate), QueueLimit::Bytes(bytes)) => rate.transmit_time(bytes).0,
+                (Some(rate), QueueLimit::Packets(n)) => rate.transmit_time(Bytes(n.saturating_mul(1514))).0,
                 _ => 0,
             };
             d.delay.0.saturating_add(queue)

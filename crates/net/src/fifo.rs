@@ -78,14 +78,14 @@ struct Run {
 impl<P: Packet> Fifo<P> {
     /// `stream` keeps the random draws of one network's pipes apart.
     pub(crate) fn new(spec: &PipeSpec, seed: u64, stream: u64) -> Self {
-        let per_byte = spec.rate.map(Fixed::per_byte);
+        let per_byte = spec.rate.mean().map(Fixed::per_byte);
         Fifo {
             per_byte,
             burst: spec.burst.and_then(|burst| per_byte.map(|byte| byte * burst.0)),
             delay: spec.delay,
             limit: if per_byte.is_some() { spec.queue } else { QueueLimit::Unlimited },
             overhead: spec.overhead,
-            loss: Loss::new(spec.loss, seed, stream),
+            loss: Loss::new(spec.loss.mean(), seed, stream),
             clock: Fixed::ZERO,
             last_departure: Fixed::ZERO,
             queue: VecDeque::new(),
@@ -97,16 +97,14 @@ impl<P: Packet> Fifo<P> {
     }
 
     /// Takes a packet in. `cut_through` says that another queue follows, so that the packet is due when
-    /// its first segment arrives there, not its last. `drop` gets what is dropped. Returns when the pipe
-    /// must be popped, if nothing was on its wire before.
+    /// its first segment arrives there, not its last. `drop` gets what is dropped.
     pub(crate) fn offer(
         &mut self,
         arrival: Train,
         packet: P,
         cut_through: bool,
         mut drop: impl FnMut(DropCause, P),
-    ) -> Option<Time> {
-        let was_empty = self.wire.is_empty();
+    ) {
         let arrival = self.squeezed(arrival, &packet);
         self.advance(arrival.first);
         if self.takes_whole(arrival, &packet) {
@@ -114,7 +112,6 @@ impl<P: Packet> Fifo<P> {
         } else {
             self.accept_by_segment(arrival, packet, cut_through, &mut drop);
         }
-        if was_empty { self.next_due() } else { None }
     }
 
     /// Whether packets leave here at least as fast as `other` can send them on. Without a rate trains pass
@@ -317,7 +314,7 @@ impl<P: Packet> Fifo<P> {
     fn fits(&self, segments: u32, bytes: u64) -> bool {
         match self.limit {
             QueueLimit::Unlimited => true,
-            QueueLimit::Bytes(limit) => self.counters.queue_bytes + bytes <= limit,
+            QueueLimit::Bytes(limit) => self.counters.queue_bytes + bytes <= limit.0,
             QueueLimit::Packets(limit) => self.counters.queue_packets + u64::from(segments) <= limit,
         }
     }

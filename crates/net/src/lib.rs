@@ -6,13 +6,13 @@
 //! segments is one object, counted, queued, delayed and dropped segment by segment.
 //!
 //! ```
-//! use net::{Destination, Node, PipeSpec, Topology, test_packet::TestPacket};
+//! use net::{Destination, Node, PipeSpec, Rate, Topology, test_packet::TestPacket};
 //! use units::{BitRate, Time};
 //!
 //! // h0 - s0 - h1, with 1 Gb/s and 10 ms from s0 to h1.
 //! let mut topology = Topology::new(2, 1);
 //! topology.link(Node::Host(0), Node::Switch(0), PipeSpec::default(), PipeSpec::default());
-//! let slow = PipeSpec { rate: Some(BitRate(1_000_000_000)), delay: Time(10_000_000), ..PipeSpec::default() };
+//! let slow = PipeSpec { rate: Rate::Constant(BitRate(1_000_000_000)), delay: Time(10_000_000), ..PipeSpec::default() };
 //! topology.link(Node::Switch(0), Node::Host(1), slow, PipeSpec::default());
 //! let mut network = topology.build(1).unwrap();
 //!
@@ -24,17 +24,24 @@
 //! ```
 
 mod counters;
+mod discipline;
 mod fifo;
 mod fixed;
 mod loss;
 mod network;
 mod packet;
+mod pipe;
 mod spec;
 pub mod test_packet;
 mod topology;
+mod trace;
 
 pub use counters::Counters;
+pub use discipline::{Codel, Discipline, DualPi2, Fq, FqCodel, Red, Xcp};
 pub use network::{Destination, DropCause, Network, Sink};
-pub use packet::{Packet, Train};
-pub use spec::{PipeSpec, QueueLimit};
+pub use packet::{Ecn, Packet, Train, XcpHeader};
+pub use spec::{
+    Distribution, GilbertElliott, Jitter, LossModel, LossUnit, PipeSpec, QueueLimit, Rate, Reorder,
+};
 pub use topology::{Direction, Node, PipeId, Topology, TopologyError};
+pub use trace::{OPPORTUNITY_BYTES, RateTrace};

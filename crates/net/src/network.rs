@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use units::Time;
 
-use crate::{Counters, Node, Packet, PipeId, PipeSpec, Train, fifo::Fifo};
+use crate::{Counters, Ecn, Node, Packet, PipeId, PipeSpec, Train, XcpHeader, pipe::Pipe};
 
 /// Where a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +20,16 @@ pub enum Destination {
 pub enum DropCause {
     /// The queue was full.
     Queue,
+    /// The queue's discipline decided so.
+    Aqm,
     /// The wire lost it.
     Loss,
+    /// Larger than the link's MTU.
+    Mtu,
+    /// The link is down.
+    Down,
+    /// A router knows no way, or the packet's time to live has ended, or it cannot be understood.
+    Router,
 }
 
 /// Takes what the network gives back.
@@ -56,19 +64,6 @@ impl Route {
     }
 }
 
-/// One direction of a link: an enum, so that the hot path has no indirect call.
-enum Pipe<P> {
-    Ideal(IdealCounters),
-    Fifo(Box<Fifo<Routed<P>>>),
-}
-
-#[derive(Default)]
-struct IdealCounters {
-    packets: u64,
-    bytes: u64,
-    overhead: u32,
-}
-
 #[derive(Clone)]
 struct Routed<P> {
     to: Destination,
@@ -88,12 +83,27 @@ impl<P: Packet> Packet for Routed<P> {
     fn split_off(&mut self, at: u32) -> Self {
         Routed { to: self.to, packet: self.packet.split_off(at) }
     }
+    fn ecn(&self) -> Ecn {
+        self.packet.ecn()
+    }
+    fn mark_ce(&mut self) {
+        self.packet.mark_ce();
+    }
+    fn flow_hash(&self) -> u32 {
+        self.packet.flow_hash()
+    }
+    fn corrupt(&mut self, random: u64) {
+        self.packet.corrupt(random);
+    }
+    fn xcp(&mut self) -> Option<&mut XcpHeader> {
+        self.packet.xcp()
+    }
 }
 
 /// Links and switches in motion.
 pub struct Network<P> {
     hops: Vec<Hop>,
-    pipes: Vec<Pipe<P>>,
+    pipes: Vec<Pipe<Routed<P>>>,
     /// Each host's own pipe.
     out: Vec<usize>,
     route: Route,
@@ -106,17 +116,8 @@ pub struct Network<P> {
 
 impl<P: Packet> Network<P> {
     pub(crate) fn new(route: Route, hops: Vec<Hop>, specs: &[PipeSpec], seed: u64) -> Self {
-        let pipes: Vec<Pipe<P>> = specs
-            .iter()
-            .enumerate()
-            .map(|(i, spec)| {
-                if spec.is_ideal() {
-                    Pipe::Ideal(IdealCounters { overhead: spec.overhead, ..IdealCounters::default() })
-                } else {
-                    Pipe::Fifo(Box::new(Fifo::new(spec, seed, i as u64)))
-                }
-            })
-            .collect();
+        let pipes: Vec<Pipe<Routed<P>>> =
+            specs.iter().enumerate().map(|(i, spec)| Pipe::new(spec, seed, i as u64)).collect();
         let out = (0..route.hosts as u32)
             .filter_map(|host| hops.iter().position(|hop| hop.from == Node::Host(host)))
             .collect();
@@ -150,9 +151,10 @@ impl<P: Packet> Network<P> {
                 break;
             }
             self.wakes.pop();
-            let Pipe::Fifo(fifo) = &mut self.pipes[pipe] else { continue };
-            let popped = fifo.pop();
-            if let Some(next) = fifo.next_due() {
+            let popped = self.pipes[pipe].pop(at, |at, cause, routed| {
+                sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
+            });
+            if let Some(next) = self.pipes[pipe].next_wake() {
                 self.wakes.push(Reverse((next, pipe)));
             }
             if let Some((delivery, routed)) = popped {
@@ -163,40 +165,26 @@ impl<P: Packet> Network<P> {
 
     /// The counters of one direction of a link as of `now`; its `max_queue_bytes_since` starts anew.
     pub fn sample(&mut self, pipe: PipeId, now: Time) -> Counters {
-        match self.pipes.get_mut(pipe.index()) {
-            Some(Pipe::Fifo(fifo)) => fifo.sample(now),
-            Some(Pipe::Ideal(ideal)) => {
-                Counters { sent_packets: ideal.packets, sent_bytes: ideal.bytes, ..Counters::default() }
-            }
-            None => Counters::default(),
-        }
+        self.pipes.get_mut(pipe.index()).map_or(Counters::default(), |p| p.sample(now))
     }
 
     /// A packet enters a pipe.
     fn enter(&mut self, pipe: usize, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
-        match &mut self.pipes[pipe] {
-            Pipe::Ideal(ideal) => {
-                let segments = u64::from(routed.segments());
-                ideal.packets += segments;
-                ideal.bytes += (segments - 1) * u64::from(routed.segment_bytes())
-                    + u64::from(routed.last_segment_bytes())
-                    + segments * u64::from(ideal.overhead);
-                self.leave(pipe, arrival, routed, sink);
-            }
-            Pipe::Fifo(fifo) => {
-                let cut_through = match routed.to {
-                    Destination::Host(host) => {
-                        self.cut_through[pipe].get(host as usize).copied().unwrap_or(false)
-                    }
-                    Destination::All => false,
-                };
-                let wake = fifo.offer(arrival, routed, cut_through, |cause, routed| {
-                    sink.drop(PipeId::from_index(pipe), arrival.first, cause, routed.packet);
-                });
-                if let Some(wake) = wake {
-                    self.wakes.push(Reverse((wake, pipe)));
-                }
-            }
+        let cut_through = match routed.to {
+            Destination::Host(host) => self.cut_through[pipe].get(host as usize).copied().unwrap_or(false),
+            Destination::All => false,
+        };
+        let before = self.pipes[pipe].next_wake();
+        let out = self.pipes[pipe].offer(arrival, routed, cut_through, |at, cause, routed| {
+            sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
+        });
+        if let Some(wake) = self.pipes[pipe].next_wake()
+            && before.is_none()
+        {
+            self.wakes.push(Reverse((wake, pipe)));
+        }
+        if let Some(routed) = out {
+            self.leave(pipe, arrival, routed, sink);
         }
     }
 
@@ -225,11 +213,10 @@ impl<P: Packet> Network<P> {
     }
 
     fn slower_follows(&self, pipe: usize, host: u32) -> bool {
-        let Pipe::Fifo(own) = &self.pipes[pipe] else { return false };
         let mut node = self.hops[pipe].to;
         while let Some(next) = self.route.next(node, host) {
-            if let Pipe::Fifo(fifo) = &self.pipes[next] {
-                return own.is_no_slower_than(fifo);
+            if !self.pipes[next].is_ideal() {
+                return self.pipes[pipe].is_no_slower_than(&self.pipes[next]);
             }
             node = self.hops[next].to;
         }

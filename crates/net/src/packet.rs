@@ -15,6 +15,47 @@ pub trait Packet: Clone {
     fn last_segment_bytes(&self) -> u32;
     /// Keeps the segments before `at` and returns the others; `0 < at < segments()`.
     fn split_off(&mut self, at: u32) -> Self;
+    /// What the packet's IP header says about explicit congestion notification.
+    fn ecn(&self) -> Ecn {
+        Ecn::NotCapable
+    }
+    /// Marks all segments: congestion experienced. Only called where [`Packet::ecn`] says capable.
+    fn mark_ce(&mut self) {}
+    /// The same for all packets of a flow, and evenly spread over flows.
+    fn flow_hash(&self) -> u32 {
+        0
+    }
+    /// Flips one bit; `random` says which. Only called for single segments.
+    fn corrupt(&mut self, _random: u64) {}
+    /// The congestion header of XCP, where there is one.
+    fn xcp(&mut self) -> Option<&mut XcpHeader> {
+        None
+    }
+}
+
+/// The ECN field of an IP header (RFC 3168 section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ecn {
+    /// Not-ECT.
+    #[default]
+    NotCapable,
+    /// ECT(1): of a low-latency flow (RFC 9331).
+    Ect1,
+    /// ECT(0).
+    Ect0,
+    /// CE.
+    CongestionExperienced,
+}
+
+/// XCP's congestion header (Katabi, Handley and Rohrs 2002, section 3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct XcpHeader {
+    /// The sender's congestion window in bytes (H_cwnd).
+    pub cwnd_bytes: f64,
+    /// The sender's round-trip time (H_rtt); 0 where not known.
+    pub rtt: Time,
+    /// By how many bytes the window may grow (H_feedback): the sender asks, routers lower it.
+    pub feedback_bytes: f64,
 }
 
 /// When the first and the last segment of a packet arrive; the others are spread evenly between.

@@ -2,8 +2,8 @@
 //! rate is never exceeded, the delay is exact, and a queue drops exactly what does not fit.
 
 use net::{
-    Destination, Direction, DropCause, Network, Node, PipeId, PipeSpec, QueueLimit, Sink, Topology,
-    test_packet::TestPacket,
+    Destination, Direction, DropCause, LossModel, Network, Node, PipeId, PipeSpec, QueueLimit, Rate, Sink,
+    Topology, test_packet::TestPacket,
 };
 use proptest::prelude::*;
 use units::{BitRate, Bytes, Time};
@@ -66,18 +66,18 @@ fn specs() -> impl Strategy<Value = PipeSpec> {
     let rate = proptest::option::weighted(0.9, 1_000_000u64..40_000_000_000);
     let queue = prop_oneof![
         Just(QueueLimit::Unlimited),
-        (9100u64..400_000).prop_map(QueueLimit::Bytes),
+        (9100u64..400_000).prop_map(|b| QueueLimit::Bytes(Bytes(b))),
         (1u64..100).prop_map(QueueLimit::Packets)
     ];
     let loss = prop_oneof![Just(0.0), 0.0..0.3f64, Just(1.0)];
     let burst = proptest::option::weighted(0.3, 1u64..200_000);
     (rate, 0u64..50_000_000, queue, loss, burst).prop_map(|(rate, delay, queue, loss, burst)| PipeSpec {
-        rate: rate.map(BitRate),
+        rate: rate.map_or(Rate::Unlimited, |r| Rate::Constant(BitRate(r))),
         delay: Time(delay),
         queue,
-        loss,
+        loss: LossModel::Independent(loss),
         burst: burst.map(Bytes),
-        overhead: 14,
+        ..PipeSpec::default()
     })
 }
 
@@ -101,7 +101,7 @@ proptest! {
     /// Over any stretch between two deliveries, no more bits come out than rate x time (and the burst).
     #[test]
     fn never_faster_than_the_rate(mut spec in specs(), sends in sends(), rate in 1_000_000u64..40_000_000_000) {
-        spec.rate = Some(BitRate(rate));
+        spec.rate = Rate::Constant(BitRate(rate));
         let burst = spec.burst.map_or(0, |b| b.0);
         let (log, _) = play(&mut dumbbell(spec, 1), &sends);
         let bytes = |p: &TestPacket| {
@@ -121,7 +121,7 @@ proptest! {
     /// Without a rate each packet takes exactly the delay.
     #[test]
     fn delay_is_exact(delay in 0u64..1_000_000_000, sends in sends()) {
-        let spec = PipeSpec { delay: Time(delay), queue: QueueLimit::Bytes(100), ..PipeSpec::default() };
+        let spec = PipeSpec { delay: Time(delay), queue: QueueLimit::Bytes(Bytes(100)), ..PipeSpec::default() };
         let (log, sent) = play(&mut dumbbell(spec, 1), &sends);
         prop_assert_eq!(log.delivered.len() as u64, sent, "a delay alone must never drop");
         let mut now = 0;
@@ -164,8 +164,8 @@ proptest! {
         sends in proptest::collection::vec((0u64..100_000, 60u32..9000), 1..200),
     ) {
         let packets = limit / 2000;
-        let queue = if in_packets { QueueLimit::Packets(packets) } else { QueueLimit::Bytes(limit) };
-        let spec = PipeSpec { rate: Some(BitRate(rate)), queue, ..PipeSpec::default() };
+        let queue = if in_packets { QueueLimit::Packets(packets) } else { QueueLimit::Bytes(Bytes(limit)) };
+        let spec = PipeSpec { rate: Rate::Constant(BitRate(rate)), queue, ..PipeSpec::default() };
         let single: Vec<_> = sends.iter().map(|&(gap, bytes)| (gap, 1, bytes, bytes)).collect();
         let (log, _) = play(&mut dumbbell(spec, 1), &single);
         // The reference: exact rationals in units of 1/rate ns, from the definition alone.
@@ -198,7 +198,7 @@ proptest! {
 #[test]
 fn a_rate_is_held_over_ten_seconds_at_every_packet_size() {
     for bytes in [64 - 14, 576, 1500, 9000] {
-        let spec = PipeSpec { rate: Some(BitRate(1_000_000_000)), ..PipeSpec::default() };
+        let spec = PipeSpec { rate: Rate::Constant(BitRate(1_000_000_000)), ..PipeSpec::default() };
         let mut network = dumbbell(spec, 1);
         let mut log = Log::default();
         let wire = bytes + 14;
@@ -216,7 +216,7 @@ fn a_rate_is_held_over_ten_seconds_at_every_packet_size() {
 
 #[test]
 fn a_train_crosses_a_second_hop_without_being_stored() {
-    let slow = || PipeSpec { rate: Some(BitRate(1_000_000_000)), ..PipeSpec::default() };
+    let slow = || PipeSpec { rate: Rate::Constant(BitRate(1_000_000_000)), ..PipeSpec::default() };
     let mut topology = Topology::new(2, 2);
     topology.link(Node::Host(0), Node::Switch(0), PipeSpec::default(), PipeSpec::default());
     topology.link(Node::Switch(0), Node::Switch(1), slow(), PipeSpec::default());
@@ -236,7 +236,7 @@ fn a_train_crosses_a_second_hop_without_being_stored() {
 /// is still arriving must not wait for the segments to come.
 #[test]
 fn a_slow_train_does_not_hold_up_what_comes_meanwhile() {
-    let rate = |rate| PipeSpec { rate: Some(BitRate(rate)), ..PipeSpec::default() };
+    let rate = |rate| PipeSpec { rate: Rate::Constant(BitRate(rate)), ..PipeSpec::default() };
     let mut topology = Topology::new(3, 1);
     topology.link(Node::Host(0), Node::Switch(0), rate(100_000_000), PipeSpec::default());
     topology.link(Node::Host(1), Node::Switch(0), PipeSpec::default(), PipeSpec::default());
@@ -258,9 +258,9 @@ fn a_slow_train_does_not_hold_up_what_comes_meanwhile() {
 #[test]
 fn a_token_bucket_lets_its_burst_through_at_once() {
     let spec = PipeSpec {
-        rate: Some(BitRate(8_000_000)),
+        rate: Rate::Constant(BitRate(8_000_000)),
         burst: Some(Bytes(3000)),
-        queue: QueueLimit::Bytes(100_000),
+        queue: QueueLimit::Bytes(Bytes(100_000)),
         ..PipeSpec::default()
     };
     let sends: Vec<_> = (0..4).map(|_| (0, 1, 986, 986)).collect();
@@ -288,7 +288,11 @@ fn broadcasts_reach_every_other_host_once() {
 
 #[test]
 fn the_same_seed_drops_the_same_packets() {
-    let spec = || PipeSpec { rate: Some(BitRate(1_000_000_000)), loss: 0.05, ..PipeSpec::default() };
+    let spec = || PipeSpec {
+        rate: Rate::Constant(BitRate(1_000_000_000)),
+        loss: LossModel::Independent(0.05),
+        ..PipeSpec::default()
+    };
     let sends: Vec<_> = (0..200).map(|i| (i * 37 % 1000, 10, 1486, 1000)).collect();
     let drops = |seed| play(&mut dumbbell(spec(), seed), &sends).0.dropped;
     assert_eq!(drops(42), drops(42));
@@ -297,7 +301,7 @@ fn the_same_seed_drops_the_same_packets() {
 
 #[test]
 fn the_mean_queue_is_the_integral_of_what_waits() {
-    let spec = PipeSpec { rate: Some(BitRate(8_000_000)), ..PipeSpec::default() };
+    let spec = PipeSpec { rate: Rate::Constant(BitRate(8_000_000)), ..PipeSpec::default() };
     // Two packets of 1000 B at once: the first waits 1 ms, the second 2 ms.
     let mut network = dumbbell(spec, 1);
     play(&mut network, &[(0, 1, 986, 986), (0, 1, 986, 986)]);

@@ -109,6 +109,8 @@ fn decode_tcp(reader: &mut Reader) -> Tcp {
         pacing: reader.rate("pacing"),
         read_rate: reader.rate("read_rate"),
         write_rate: reader.rate("write_rate"),
+        reader_stops: None,
+        reader_resumes: None,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     name::{Named, check_name, check_sysctl},
     read::{Keys, Reader},
     tree::{Entry, Node, Table, Value},
-    types::Host,
+    types::{Cidr, Host, Interface, Nic},
 };
 
 const HOST: Keys = Keys {
@@ -38,9 +38,16 @@ fn decode_host(entry: &Entry, problems: &mut Problems) -> Option<Host> {
     let sysctl = reader.node("sysctl").map(|node| decode_sysctl(node, reader.problems()));
     let text = reader.required_text("address", "\"10.0.0.1/8\"")?;
     match parse_address(&text) {
-        Ok((address, prefix)) => {
-            Some(Host { name: entry.key.clone(), address, prefix, mtu, sysctl: sysctl.unwrap_or_default() })
-        }
+        Ok((address, prefix)) => Some(Host {
+            name: entry.key.clone(),
+            interfaces: vec![Interface { addresses: vec![Cidr { address, prefix }] }],
+            mtu,
+            sysctl: sysctl.unwrap_or_default(),
+            routes: Vec::new(),
+            nic: Nic::default(),
+            start: None,
+            stop: None,
+        }),
         Err(message) => {
             reader.note("address", format!("address: {message}"), "write for example \"10.0.0.1/8\"");
             None

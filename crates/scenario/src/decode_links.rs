@@ -1,5 +1,6 @@
 //! From a tree to links.
 
+use net::{LossModel, PipeSpec, QueueLimit, Rate};
 use units::{Bytes, ParseError};
 
 use crate::{
@@ -7,7 +8,7 @@ use crate::{
     name::{Named, check_name},
     read::{Keys, Reader},
     tree::{Node, Table},
-    types::{Direction, Link, Queue},
+    types::Link,
 };
 
 const LINK: Keys =
@@ -76,11 +77,12 @@ fn decode_link(node: &Node, problems: &mut Problems) -> Option<Link> {
         ends: [a.to_owned(), b.to_owned()],
         forward: forward.unwrap_or_default(),
         backward: backward.unwrap_or_default(),
+        changes: Vec::new(),
     })
 }
 
-fn decode_direction(node: &Node, problems: &mut Problems) -> Direction {
-    let Some(mut reader) = Reader::new(node, &DIRECTION, problems) else { return Direction::default() };
+fn decode_direction(node: &Node, problems: &mut Problems) -> PipeSpec {
+    let Some(mut reader) = Reader::new(node, &DIRECTION, problems) else { return PipeSpec::default() };
     let rate = reader.rate("rate");
     let queue = reader.parsed("queue", parse_queue);
     if reader.node("rate").is_none() {
@@ -94,34 +96,38 @@ fn decode_direction(node: &Node, problems: &mut Problems) -> Direction {
             }
         }
     }
-    if matches!(queue, Some(Queue::Bytes(Bytes(0)) | Queue::Packets(0))) {
+    if matches!(queue, Some(QueueLimit::Bytes(Bytes(0)) | QueueLimit::Packets(0))) {
         reader.note(
             "queue",
             "a queue of nothing lets nothing through",
             "write for example \"25MB\" or \"100p\"",
         );
     }
-    Direction {
-        rate,
+    PipeSpec {
+        rate: rate.map_or(Rate::Unlimited, Rate::Constant),
         delay: reader.time("delay").unwrap_or_default(),
         queue: match rate {
-            Some(_) => queue.unwrap_or(Direction::DEFAULT_QUEUE),
-            None => Queue::Unlimited,
+            Some(_) => queue.unwrap_or(PipeSpec::DEFAULT_QUEUE),
+            None => QueueLimit::Unlimited,
         },
-        loss: reader.share("loss").unwrap_or(0.0),
+        loss: match reader.share("loss") {
+            Some(share) if share > 0.0 => LossModel::Independent(share),
+            _ => LossModel::None,
+        },
         burst: reader.size("burst"),
         overhead: reader
             .integer("overhead", 0..=1000, " bytes")
-            .map_or(Direction::DEFAULT_OVERHEAD_BYTES, |bytes| bytes as u32),
+            .map_or(PipeSpec::DEFAULT_OVERHEAD_BYTES, |bytes| bytes as u32),
+        ..PipeSpec::default()
     }
 }
 
 /// `25MB` or `100p`.
-fn parse_queue(text: &str) -> Result<Queue, ParseError> {
+fn parse_queue(text: &str) -> Result<QueueLimit, ParseError> {
     let number = ["packets", "packet", "p"].iter().find_map(|unit| text.trim().strip_suffix(unit));
     match number.map(|n| n.trim().replace('_', "")) {
         Some(n) if n.bytes().all(|b| b.is_ascii_digit()) => match n.parse() {
-            Ok(packets) => Ok(Queue::Packets(packets)),
+            Ok(packets) => Ok(QueueLimit::Packets(packets)),
             Err(_) if n.is_empty() => {
                 Err(ParseError::NotANumber { input: text.into(), example: "100p or 25MB" })
             }
@@ -132,7 +138,7 @@ fn parse_queue(text: &str) -> Result<Queue, ParseError> {
             }),
         },
         Some(_) => Err(ParseError::NotANumber { input: text.into(), example: "100p or 25MB" }),
-        None => text.parse().map(Queue::Bytes),
+        None => text.parse().map(QueueLimit::Bytes),
     }
 }
 
@@ -143,11 +149,11 @@ mod tests {
     #[test]
     fn queues() {
         for (text, queue) in [
-            ("100p", Queue::Packets(100)),
-            ("1_000 packets", Queue::Packets(1000)),
-            ("0p", Queue::Packets(0)),
-            ("25MB", Queue::Bytes(Bytes(25_000_000))),
-            ("25 MiB", Queue::Bytes(Bytes(26_214_400))),
+            ("100p", QueueLimit::Packets(100)),
+            ("1_000 packets", QueueLimit::Packets(1000)),
+            ("0p", QueueLimit::Packets(0)),
+            ("25MB", QueueLimit::Bytes(Bytes(25_000_000))),
+            ("25 MiB", QueueLimit::Bytes(Bytes(26_214_400))),
         ] {
             assert_eq!(parse_queue(text), Ok(queue), "{text}");
         }

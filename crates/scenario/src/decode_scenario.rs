@@ -58,6 +58,8 @@ pub(crate) fn decode_scenario(name: &str, root: &Table, problems: &mut Problems)
         switches: decode_switches(root, problems),
         links: decode_links(root, problems),
         flows: decode_flows(root, problems),
+        routers: Vec::new(),
+        captures: Vec::new(),
     }
 }
 

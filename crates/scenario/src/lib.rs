@@ -55,4 +55,6 @@ pub use file::ScenarioFile;
 pub use metric::Metric;
 pub use path::Hop;
 pub use published::Published;
-pub use types::{Direction, Flow, Host, Kind, Link, Ping, Queue, Scenario, Tcp};
+pub use types::{
+    Change, Cidr, Flow, Host, Interface, Kind, Link, Nic, Ping, Router, Scenario, StaticRoute, Tcp,
+};

@@ -59,7 +59,9 @@ mod tests {
     use units::Time;
 
     use super::*;
-    use crate::types::{Direction, Host, Link};
+    use net::PipeSpec;
+
+    use crate::types::{Cidr, Host, Interface, Link, Nic};
 
     /// A scenario of hosts (`h..`) and switches joined by `links`.
     fn network(links: &[(&str, &str)]) -> Scenario {
@@ -69,16 +71,22 @@ mod tests {
         let (hosts, switches): (Vec<&str>, Vec<&str>) = names.iter().partition(|n| n.starts_with('h'));
         let host = |name: &&str| Host {
             name: (*name).to_owned(),
-            address: [10, 0, 0, 1].into(),
-            prefix: 8,
+            interfaces: vec![Interface {
+                addresses: vec![Cidr { address: [10, 0, 0, 1].into(), prefix: 8 }],
+            }],
+            routes: Vec::new(),
+            nic: Nic::default(),
+            start: None,
+            stop: None,
             mtu: 1500,
             sysctl: Default::default(),
         };
         let link = |(a, b): &(&str, &str)| Link {
             name: format!("{a}-{b}"),
             ends: [(*a).to_owned(), (*b).to_owned()],
-            forward: Direction::default(),
-            backward: Direction::default(),
+            forward: PipeSpec::default(),
+            backward: PipeSpec::default(),
+            changes: Vec::new(),
         };
         Scenario {
             name: "x".into(),
@@ -91,6 +99,8 @@ mod tests {
             switches: switches.iter().map(|s| (*s).to_owned()).collect(),
             links: links.iter().map(link).collect(),
             flows: Vec::new(),
+            routers: Vec::new(),
+            captures: Vec::new(),
         }
     }
 

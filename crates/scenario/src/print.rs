@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::types::{Direction, Flow, Host, Kind, Link, Queue, Scenario};
+use net::{LossModel, PipeSpec, QueueLimit, Rate};
+
+use crate::types::{Flow, Host, Kind, Link, Scenario};
 
 impl Scenario {
     /// The scenario as TOML. Parsed under the same file name, it resolves to an equal scenario.
@@ -27,7 +29,7 @@ impl Scenario {
 
 fn put_host(out: &mut String, host: &Host) {
     let _ = writeln!(out, "\n[hosts.{}]", host.name);
-    put(out, "address", quote(format!("{}/{}", host.address, host.prefix)));
+    put(out, "address", quote(host.cidr()));
     put(out, "mtu", host.mtu);
     if !host.sysctl.is_empty() {
         let settings: Vec<String> =
@@ -41,26 +43,26 @@ fn put_link(out: &mut String, link: &Link) {
     put(out, "name", quote(&link.name));
     put(out, "ends", format!("[{}, {}]", quote(&link.ends[0]), quote(&link.ends[1])));
     for (side, direction) in [("forward", &link.forward), ("backward", &link.backward)] {
-        if *direction != Direction::default() {
+        if *direction != PipeSpec::default() {
             put(out, side, inline(direction));
         }
     }
 }
 
-fn inline(direction: &Direction) -> String {
+fn inline(direction: &PipeSpec) -> String {
     let mut fields = Vec::new();
-    if let Some(rate) = direction.rate {
+    if let Rate::Constant(rate) = direction.rate {
         fields.push(format!("rate = {}", quote(rate)));
     }
     fields.push(format!("delay = {}", quote(direction.delay)));
     match direction.queue {
-        Queue::Unlimited => {}
-        Queue::Bytes(bytes) => fields.push(format!("queue = {}", quote(bytes))),
-        Queue::Packets(packets) => fields.push(format!("queue = \"{packets}p\"")),
+        QueueLimit::Unlimited => {}
+        QueueLimit::Bytes(bytes) => fields.push(format!("queue = {}", quote(bytes))),
+        QueueLimit::Packets(packets) => fields.push(format!("queue = \"{packets}p\"")),
     }
-    if direction.loss > 0.0 {
+    if let LossModel::Independent(loss) = direction.loss {
         // {:?} keeps every digit and the point, so it stays a TOML float.
-        fields.push(format!("loss = {:?}", direction.loss));
+        fields.push(format!("loss = {loss:?}"));
     }
     if let Some(burst) = direction.burst {
         fields.push(format!("burst = {}", quote(burst)));

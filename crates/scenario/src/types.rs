@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use net::PipeSpec;
 use units::{BitRate, Bytes, Time};
 
 /// One experiment, ready to run: one variant of a scenario file, with every default filled in.
@@ -25,10 +26,14 @@ pub struct Scenario {
     pub hosts: Vec<Host>,
     /// The switches' names, in the file's order.
     pub switches: Vec<String>,
+    /// The routers, in the file's order.
+    pub routers: Vec<Router>,
     /// The links, in the file's order.
     pub links: Vec<Link>,
     /// The flows, in the file's order.
     pub flows: Vec<Flow>,
+    /// Names of hosts and links whose packets a run captures.
+    pub captures: Vec<String>,
 }
 
 impl Scenario {
@@ -38,22 +43,110 @@ impl Scenario {
     }
 }
 
-/// A host with one interface.
+/// A host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
-    /// Its name; the interface is called `NAME-eth0`.
+    /// Its name; its interfaces are called `NAME-eth0`, `NAME-eth1` and so on.
     pub name: String,
-    /// The interface's address.
-    pub address: IpAddr,
-    /// Length of the address's network prefix, in bits.
-    pub prefix: u8,
-    /// The interface's MTU, in bytes of IP.
+    /// One for each of its links, in the links' order. The first has an address.
+    pub interfaces: Vec<Interface>,
+    /// MTU of its interfaces, in bytes of IP.
     pub mtu: u32,
     /// Settings of the host's network namespace, by sysctl name.
     pub sysctl: BTreeMap<String, String>,
+    /// Routes beside those to the networks of its interfaces; the default route is `0.0.0.0/0` or `::/0`.
+    pub routes: Vec<StaticRoute>,
+    /// How its interfaces take packets from the kernel and give them to it.
+    pub nic: Nic,
+    /// Command to run when the lab is up, where asked.
+    pub start: Option<String>,
+    /// Command to run before the lab goes down, where asked.
+    pub stop: Option<String>,
 }
 
-/// A link between two hosts or switches.
+impl Host {
+    /// The address of its first interface, which flows use.
+    pub fn address(&self) -> IpAddr {
+        self.cidr().address
+    }
+
+    /// The first address of its first interface and its network.
+    pub fn cidr(&self) -> Cidr {
+        let first = self.interfaces.first().and_then(|i| i.addresses.first());
+        *first.unwrap_or(&Cidr { address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), prefix: 0 })
+    }
+}
+
+/// What joins a host or router to a link.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// Its addresses, IPv4 and IPv6.
+    pub addresses: Vec<Cidr>,
+}
+
+/// An address and the length of its network's prefix, as in `10.0.0.1/8`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cidr {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the network's prefix.
+    pub prefix: u8,
+}
+
+impl Cidr {
+    /// Whether `address` is of this network.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                (u32::from(a) ^ u32::from(b)).checked_shr(32 - u32::from(self.prefix)).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                (u128::from(a) ^ u128::from(b)).checked_shr(128 - u32::from(self.prefix)).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Cidr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// A route that somebody wrote down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StaticRoute {
+    /// Where it leads.
+    pub to: Cidr,
+    /// The next router's (or host's) address.
+    pub via: IpAddr,
+}
+
+/// A network interface card, as far as it shapes traffic. What is `None` is left to the lab: no limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nic {
+    /// The device's transmit queue (txqueuelen) in packets. With it the card takes packets no faster than its link
+    /// sends them, and the kernel sees its queue fill; without it the emulated link's queue takes them all.
+    pub tx_queue: Option<u32>,
+    /// Largest super-packet that the kernel hands to the card, in bytes of IP.
+    pub gso: Option<Bytes>,
+    /// Most segments that the card hands to the kernel in one super-packet.
+    pub gro: Option<u32>,
+}
+
+/// A router: forwards between the networks of its interfaces, and answers as routers do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Router {
+    /// Its name; its interfaces are called `NAME-eth0`, `NAME-eth1` and so on.
+    pub name: String,
+    /// One for each of its links, in the links' order; each has an address of every family in use.
+    pub interfaces: Vec<Interface>,
+    /// Routes that override the shortest way.
+    pub routes: Vec<StaticRoute>,
+}
+
+/// A link between two hosts, switches or routers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Link {
     /// `s1-s2` unless the file gives a name.
@@ -61,70 +154,29 @@ pub struct Link {
     /// The names of what it joins.
     pub ends: [String; 2],
     /// From the first end to the second.
-    pub forward: Direction,
+    pub forward: PipeSpec,
     /// From the second end to the first.
-    pub backward: Direction,
+    pub backward: PipeSpec,
+    /// What changes during a run, in order of time.
+    pub changes: Vec<Change>,
+}
+
+/// What a link is from an instant on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// Since the run's start.
+    pub at: Time,
+    /// From the first end to the second.
+    pub forward: PipeSpec,
+    /// From the second end to the first.
+    pub backward: PipeSpec,
 }
 
 impl Link {
     /// The direction that a packet takes: `forward`, or `backward` where `reversed`.
-    pub fn direction(&self, reversed: bool) -> &Direction {
+    pub fn direction(&self, reversed: bool) -> &PipeSpec {
         if reversed { &self.backward } else { &self.forward }
     }
-}
-
-/// One direction of a link.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Direction {
-    /// Rate at which packets leave the queue; `None` is infinitely fast.
-    pub rate: Option<BitRate>,
-    /// Propagation delay.
-    pub delay: Time,
-    /// What may wait for the rate.
-    pub queue: Queue,
-    /// Probability that a packet (segment) is lost, independent of all others, 0 to 1.
-    pub loss: f64,
-    /// Depth of the token bucket; `None` sends at exactly `rate`.
-    pub burst: Option<Bytes>,
-    /// Bytes that a packet counts on the wire beside IP.
-    pub overhead: u32,
-}
-
-impl Direction {
-    /// Overhead of a packet unless the file says otherwise: an Ethernet header, as tbf counts.
-    pub const DEFAULT_OVERHEAD_BYTES: u32 = 14;
-    /// Queue of a direction with a rate unless the file says otherwise (netem's and a device's usual 1000).
-    pub const DEFAULT_QUEUE: Queue = Queue::Packets(1000);
-
-    /// True where it neither limits, delays nor loses anything.
-    pub fn is_ideal(&self) -> bool {
-        self.rate.is_none() && self.delay == Time::ZERO && self.loss == 0.0
-    }
-}
-
-impl Default for Direction {
-    /// An ideal direction: no rate, no delay, no loss.
-    fn default() -> Self {
-        Direction {
-            rate: None,
-            delay: Time::ZERO,
-            queue: Queue::Unlimited,
-            loss: 0.0,
-            burst: None,
-            overhead: Self::DEFAULT_OVERHEAD_BYTES,
-        }
-    }
-}
-
-/// The limit of a drop-tail queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Queue {
-    /// No limit: of a direction without a rate, where nothing ever waits.
-    Unlimited,
-    /// At most so many bytes, overhead included.
-    Bytes(Bytes),
-    /// At most so many packets (segments).
-    Packets(u64),
 }
 
 /// Traffic from one host to another.
@@ -182,6 +234,10 @@ pub struct Tcp {
     pub read_rate: Option<BitRate>,
     /// Rate at which the sending application writes.
     pub write_rate: Option<BitRate>,
+    /// When the receiving application stops reading, since the run's start.
+    pub reader_stops: Option<Time>,
+    /// When it reads on.
+    pub reader_resumes: Option<Time>,
 }
 
 /// Echo requests at a fixed interval.

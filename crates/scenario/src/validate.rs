@@ -2,6 +2,8 @@
 //!
 //! Runs on a scenario whose single values are right already. The tree gives the places of mistakes.
 
+use net::{PipeSpec, QueueLimit};
+
 use crate::{
     decode_scenario::START,
     error::Problems,
@@ -10,7 +12,7 @@ use crate::{
         Step::{Index, Key},
         Table,
     },
-    types::{Direction, Queue, Scenario},
+    types::Scenario,
     validate_flows::check_flows,
     validate_topology::check_topology,
 };
@@ -33,12 +35,12 @@ fn check_hosts(scenario: &Scenario, root: &Table, problems: &mut Problems) {
     }
     for (i, host) in scenario.hosts.iter().enumerate() {
         let place = |key| root.place(&[Key("hosts"), Key(&host.name), Key(key)]).unwrap_or(START);
-        if host.address.is_ipv6() && host.mtu < MIN_MTU_IPV6 {
+        if host.address().is_ipv6() && host.mtu < MIN_MTU_IPV6 {
             let message = format!("IPv6 does not work at an MTU of {}", host.mtu);
             problems.add_help(place("mtu"), message, format!("write at least {MIN_MTU_IPV6}"));
         }
-        if let Some(other) = scenario.hosts[..i].iter().find(|h| h.address == host.address) {
-            let message = format!("{} has the address {} too", other.name, host.address);
+        if let Some(other) = scenario.hosts[..i].iter().find(|h| h.address() == host.address()) {
+            let message = format!("{} has the address {} too", other.name, host.address());
             problems.add_help(place("address"), message, "give each host its own");
         }
     }
@@ -92,9 +94,9 @@ fn check_queues(scenario: &Scenario, root: &Table, problems: &mut Problems) {
 }
 
 /// What of a direction must hold at least one packet.
-fn byte_limits(direction: &Direction) -> Vec<(&'static str, u64)> {
+fn byte_limits(direction: &PipeSpec) -> Vec<(&'static str, u64)> {
     let mut limits = Vec::new();
-    if let Queue::Bytes(bytes) = direction.queue {
+    if let QueueLimit::Bytes(bytes) = direction.queue {
         limits.push(("queue", bytes.0));
     }
     if let Some(bytes) = direction.burst {

@@ -1,7 +1,5 @@
 //! Each flow goes from one known host to another in its subnet, over links, within the run's time.
 
-use std::net::IpAddr;
-
 use crate::{
     decode_scenario::START,
     error::Problems,
@@ -71,27 +69,13 @@ fn known_host<'a>(
 }
 
 fn check_subnet(from: &Host, to: &Host, place: Span, problems: &mut Problems) {
-    if in_subnet(from, to.address) && in_subnet(to, from.address) {
+    if from.cidr().contains(to.address()) && to.cidr().contains(from.address()) {
         return;
     }
-    let network = |h: &Host| format!("{} ({}/{})", h.name, h.address, h.prefix);
+    let network = |h: &Host| format!("{} ({})", h.name, h.cidr());
     problems.add_help(
         place,
         format!("{} and {} are not in one subnet", network(from), network(to)),
         "routers are not supported yet: give both the same network",
     );
-}
-
-/// True where `address` lies in the host's own network.
-fn in_subnet(host: &Host, address: IpAddr) -> bool {
-    let shift = |bits: u8| u32::from(bits) - u32::from(host.prefix);
-    match (host.address, address) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            (u32::from(a) ^ u32::from(b)).checked_shr(shift(32)).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            (u128::from(a) ^ u128::from(b)).checked_shr(shift(128)).unwrap_or(0) == 0
-        }
-        _ => false,
-    }
 }

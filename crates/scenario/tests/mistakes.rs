@@ -847,7 +847,7 @@ fn settings_from_the_command_line() {
     assert_eq!(scenario.duration, units::Time::from_secs(5));
     let scenario::Kind::Tcp(tcp) = &scenario.flows[0].kind else { panic!("not tcp") };
     assert_eq!(tcp.cc.as_deref(), Some("bbr"), "the later layer wins");
-    assert_eq!(scenario.links[1].forward.loss, 0.01);
+    assert_eq!(scenario.links[1].forward.loss.mean(), 0.01);
     assert_eq!(scenario.links[1].backward.delay, units::Time::from_millis(7));
     assert_eq!((scenario.hosts[0].mtu, scenario.hosts[1].mtu), (1500, 9000));
     assert_eq!(scenario.hosts[0].sysctl["net.ipv4.tcp_rmem"], "4096 87380 1000000");

@@ -2,8 +2,9 @@
 
 #![allow(clippy::disallowed_methods)] // a test may read the files it is about
 
+use net::{LossModel, QueueLimit, Rate};
 use proptest::prelude::*;
-use scenario::{Kind, Queue, Scenario, ScenarioFile};
+use scenario::{Kind, Scenario, ScenarioFile};
 use units::{BitRate, Bytes, Time};
 
 fn reparsed(scenario: &Scenario) -> Scenario {
@@ -108,9 +109,10 @@ proptest! {
         scenario.duration = Time(duration);
         scenario.hosts[1].sysctl.insert("net.core.x".into(), sysctl);
         let forward = &mut scenario.links[0].forward;
-        (forward.rate, forward.delay, forward.loss) = (Some(BitRate(rate)), Time(delay), loss);
-        forward.queue = Queue::Bytes(Bytes(queue));
-        scenario.links[0].backward.queue = Queue::Packets(packets);
+        (forward.rate, forward.delay) = (Rate::Constant(BitRate(rate)), Time(delay));
+        forward.loss = LossModel::Independent(loss);
+        forward.queue = QueueLimit::Bytes(Bytes(queue));
+        scenario.links[0].backward.queue = QueueLimit::Packets(packets);
         let Kind::Tcp(tcp) = &mut scenario.flows[0].kind else { unreachable!() };
         tcp.size = Some(Bytes(size));
         prop_assert_eq!(reparsed(&scenario), scenario);

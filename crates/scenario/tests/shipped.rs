@@ -2,7 +2,8 @@
 
 #![allow(clippy::disallowed_methods)] // a test may read the files it is about
 
-use scenario::{Hop, Kind, Metric, Ping, Queue, ScenarioFile};
+use net::QueueLimit;
+use scenario::{Hop, Kind, Metric, Ping, ScenarioFile};
 use units::{BitRate, Bytes, Time};
 
 fn shipped(name: &str) -> ScenarioFile {
@@ -22,15 +23,15 @@ fn lab8() {
     assert_eq!((base.duration, base.sample), (Time::from_secs(20), Time::from_millis(10)));
     assert_eq!((base.seed, base.repeat), (1, 1));
     let [h1, h2] = &base.hosts[..] else { panic!("{:?}", base.hosts) };
-    assert_eq!((h1.name.as_str(), h1.address.to_string(), h1.prefix), ("h1", "10.0.0.1".into(), 8));
+    assert_eq!((h1.name.as_str(), h1.address().to_string(), h1.cidr().prefix), ("h1", "10.0.0.1".into(), 8));
     assert_eq!((h2.name.as_str(), h2.mtu, h2.sysctl.len()), ("h2", 1500, 0));
     let names: Vec<&str> = base.links.iter().map(|l| l.name.as_str()).collect();
     assert_eq!(names, ["h1-s1", "s1-s2", "s2-h2"]);
     let slow = &base.links[1];
-    assert_eq!(slow.forward.rate, Some(BitRate(10_000_000_000)));
+    assert_eq!(slow.forward.rate.mean(), Some(BitRate(10_000_000_000)));
     assert_eq!(slow.forward.delay, Time::from_millis(20));
-    assert_eq!(slow.forward.queue, Queue::Bytes(Bytes(25_000_000)));
-    assert_eq!((slow.forward.loss, slow.forward.burst, slow.forward.overhead), (0.0, None, 14));
+    assert_eq!(slow.forward.queue, QueueLimit::Bytes(Bytes(25_000_000)));
+    assert_eq!((slow.forward.loss.mean(), slow.forward.burst, slow.forward.overhead), (0.0, None, 14));
     assert!(slow.backward.is_ideal() && base.links[0].forward.is_ideal());
     let Kind::Tcp(tcp) = &base.flows[0].kind else { panic!("{:?}", base.flows) };
     assert_eq!(tcp.cc.as_deref(), Some("cubic"));
@@ -61,7 +62,7 @@ fn lab8_path_goes_both_ways() {
     assert_eq!(scenario.path("h2", "h1"), Some(hops(true, [2, 1, 0])));
     assert_eq!(scenario.path("h1", "nowhere"), None);
     let slow = scenario.path("h1", "h2").unwrap()[1];
-    assert!(scenario.links[slow.link].direction(slow.reversed).rate.is_some());
+    assert!(scenario.links[slow.link].direction(slow.reversed).rate.mean().is_some());
 }
 
 #[test]
@@ -84,8 +85,8 @@ fn verdicts() {
     let resolve = |name| file.resolve(Some(name), &[]).unwrap();
     let path = resolve("both-raised").links[1].forward.clone();
     // One bandwidth-delay product of queue.
-    assert_eq!(path.queue, Queue::Bytes(path.rate.unwrap().bytes_in(path.delay)));
-    assert_eq!(resolve("lossy").links[1].forward.loss, 0.005);
+    assert_eq!(path.queue, QueueLimit::Bytes(path.rate.mean().unwrap().bytes_in(path.delay)));
+    assert_eq!(resolve("lossy").links[1].forward.loss.mean(), 0.005);
     let Kind::Tcp(tcp) = &resolve("slow-reader").flows[0].kind else { panic!("not tcp") };
     assert_eq!(tcp.read_rate, Some(BitRate(40_000_000)));
 }

@@ -30,6 +30,12 @@ pub enum Exit {
     /// The machine lacks a privilege or a feature.
     #[error("{0}")]
     Missing(String),
+    /// The work failed, as this says.
+    #[error("{0}")]
+    Failed(String),
+    /// A program that was run ended so; it has told all itself.
+    #[error("a program ended with code {0}")]
+    Child(i32),
     /// Ended by a signal; what was measured is kept.
     #[error("interrupted")]
     Interrupted,
@@ -43,13 +49,15 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     let own = error.downcast_ref::<Exit>();
     match own {
         Some(Exit::Scenario(mistakes)) => tell_mistakes(mistakes),
+        Some(Exit::Child(_)) => {}
         _ => output::note(&format!("longfat: {}", chain(error))),
     }
     ExitCode::from(match own {
         Some(Exit::BadInput(_) | Exit::Scenario(_)) => BAD_INPUT,
         Some(Exit::Missed(_)) => MISSED,
         Some(Exit::Missing(_)) => MISSING,
-        Some(Exit::Interrupted) | None => FAILED,
+        Some(Exit::Child(code)) => u8::try_from(*code).unwrap_or(FAILED),
+        Some(Exit::Interrupted | Exit::Failed(_)) | None => FAILED,
     })
 }
 

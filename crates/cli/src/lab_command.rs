@@ -3,19 +3,38 @@
 use clap::Subcommand;
 use lab::Journal;
 
-use crate::{exit::Exit, output};
+use crate::{exit::Exit, output, shell, standing};
 
 /// What to do about labs.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
+    /// Bring a scenario's network up and keep it; any program runs on its hosts then
+    Up(standing::UpArgs),
+    /// Run a program on a host of a lab that is up: `longfat lab exec h1 -- ping h2`
+    Exec(standing::ExecArgs),
+    /// A prompt for a lab that is up, or for FILE while the prompt lasts: `h1 ping h2`, `link s1-s2 down`, `help`
+    Shell(shell::ShellArgs),
+    /// How the labs are that are up
+    Status(standing::StatusArgs),
+    /// Take a lab down, with all programs on its hosts
+    Down(standing::DownArgs),
     /// Remove what killed runs left, and nothing of live ones
     Clean,
+    /// The process behind `up`
+    #[command(hide = true)]
+    Keep(standing::UpArgs),
 }
 
 /// Runs the command.
 pub fn run(command: &LabCommand, json: bool) -> anyhow::Result<()> {
     match command {
+        LabCommand::Up(args) => standing::up(args, json),
+        LabCommand::Exec(args) => standing::exec(args),
+        LabCommand::Shell(args) => shell::run(args),
+        LabCommand::Status(args) => standing::status(args, json),
+        LabCommand::Down(args) => standing::down(args, json),
         LabCommand::Clean => clean(json),
+        LabCommand::Keep(args) => standing::keep(args),
     }
 }
 

@@ -9,12 +9,19 @@ mod interrupt;
 mod lab_command;
 mod lab_engine;
 mod model_engine;
+mod open;
 mod output;
 mod progress;
 mod published;
 mod records;
 mod run;
+mod shell;
+mod standing;
+mod tc_shim;
 
 fn main() -> std::process::ExitCode {
-    app::main()
+    match tc_shim::is_called() {
+        true => tc_shim::main(),
+        false => app::main(),
+    }
 }

@@ -21,7 +21,9 @@ use crate::{
     interrupt,
     lab_command::clean_journal,
     lab_engine::{self, LabSetup},
-    model_engine, output, published,
+    model_engine,
+    open::{parse_set, read_scenario},
+    output, published,
 };
 
 /// What to run, and how.
@@ -45,11 +47,6 @@ pub struct RunArgs {
     /// Also write a report of all these runs
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-}
-
-fn parse_set(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not KEY=VALUE"))?;
-    Ok((key.trim().into(), value.trim().into()))
 }
 
 /// One run to make.
@@ -182,13 +179,6 @@ fn check_directory(report: &Path) -> anyhow::Result<()> {
 fn command_line() -> String {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     words.join(" ")
-}
-
-fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
-    let bytes = fs::read(path).map_err(|e| Exit::BadInput(format!("cannot read {}: {e}", path.display())))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|e| Exit::BadInput(format!("{} is not TOML: it is not UTF-8 text ({e})", path.display())))?;
-    Ok(ScenarioFile::parse(&path.display().to_string(), &text).map_err(Exit::Scenario)?)
 }
 
 /// All runs asked for. The model comes first: it is to be told nothing of what the others measure.

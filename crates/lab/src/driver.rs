@@ -13,13 +13,13 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::Sender,
+        mpsc::{Receiver, Sender},
     },
     time::Duration,
 };
 
 use hdrhistogram::Histogram;
-use net::{Counters, DropCause, Network, PipeId, Sink};
+use net::{Counters, DropCause, Network, PipeId, PipeSpec, Sink};
 use units::Time;
 
 use crate::{
@@ -66,6 +66,23 @@ pub(crate) struct LinkRow {
     pub(crate) counters: Vec<Counters>,
 }
 
+/// What the thread may be told while it runs.
+pub(crate) enum Command {
+    /// From now on a pipe is this.
+    Change(PipeId, Box<PipeSpec>),
+    /// Tell how these pipes are.
+    Report(Vec<PipeId>, Sender<LiveReport>),
+}
+
+/// How it goes.
+#[derive(Debug)]
+pub(crate) struct LiveReport {
+    /// Of each pipe that was asked about.
+    pub(crate) counters: Vec<Counters>,
+    /// How late deliveries were so far, 99th percentile.
+    pub(crate) late_p99_ns: u64,
+}
+
 /// How the thread did.
 #[derive(Debug)]
 pub(crate) struct DriverReport {
@@ -92,6 +109,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) cpus: Option<Vec<usize>>,
     /// Poll instead of sleeping before a departure. Off where another lab polls on this machine.
     pub(crate) may_spin: bool,
+    /// Where it is told what to do.
+    pub(crate) commands: Receiver<Command>,
 }
 
 impl Driver<'_> {
@@ -114,6 +133,9 @@ impl Driver<'_> {
         while !shared.stop.load(Ordering::Relaxed) {
             let now = hands.now();
             self.network.run_until(now, &mut hands);
+            while let Ok(command) = self.commands.try_recv() {
+                obey(command, &mut self.network, now, &hands);
+            }
             if now >= next_row {
                 let counters = self.sampled.iter().map(|pipe| self.network.sample(*pipe, now)).collect();
                 // The run may have ended its side already.
@@ -142,6 +164,17 @@ impl Driver<'_> {
             }
         }
         Ok(DriverReport { lateness: hands.lateness, refused: hands.refused, stalls, not_real_time })
+    }
+}
+
+fn obey(command: Command, network: &mut Network<Frame>, now: Time, hands: &Hands<'_>) {
+    match command {
+        Command::Change(pipe, spec) => network.change(pipe, now, &spec),
+        Command::Report(pipes, to) => {
+            let counters = pipes.iter().map(|pipe| network.sample(*pipe, now)).collect();
+            // Whoever asked may have given up.
+            let _ = to.send(LiveReport { counters, late_p99_ns: hands.lateness.value_at_quantile(0.99) });
+        }
     }
 }
 

@@ -72,6 +72,14 @@ pub enum Error {
     /// The observer refused to go on (a full disk, say); its own error tells why.
     #[error("the run was given up: {0}")]
     Observer(Box<dyn std::error::Error + Send + Sync>),
+    /// A lab of this name stays up already.
+    #[error(
+        "a lab called {name} is up already; end it with `longfat lab down {name}`, or give this one another --name"
+    )]
+    AlreadyUp {
+        /// The name.
+        name: String,
+    },
     /// A journal entry that cannot be read.
     #[error("{path} is not a journal entry of longfat: {why}")]
     Journal {

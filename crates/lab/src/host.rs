@@ -1,4 +1,4 @@
-//! A host: a network namespace with a device, an address and settings of its own.
+//! A host: a network namespace with devices, addresses, routes and settings of its own.
 
 use std::{fs, io, net::IpAddr};
 
@@ -8,7 +8,7 @@ use crate::{
     Error,
     error::Attempted,
     namespace::Namespace,
-    netlink::{DeviceDrops, Netlink},
+    netlink::Netlink,
     port::{Backend, Port, PortSetup},
 };
 
@@ -17,25 +17,28 @@ use crate::{
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) address: IpAddr,
-    pub(crate) device: String,
+    pub(crate) devices: Vec<String>,
     pub(crate) namespace: Namespace,
 }
 
 impl Host {
-    /// Makes the host and its port.
+    /// Makes the host and its ports, one for each of its `links`. Their stations begin at `station`.
     pub(crate) fn new(
-        index: usize,
+        station: usize,
+        links: usize,
         spec: &HostSpec,
         backend: Backend,
         wires: &Namespace,
-    ) -> Result<(Self, Port), Error> {
+    ) -> Result<(Self, Vec<Port>), Error> {
         let namespace = Namespace::new()?;
-        let device = format!("{}-eth0", spec.name);
+        let all = spec.interfaces.iter().flat_map(|i| &i.addresses);
+        let has_ipv6 =
+            all.clone().any(|a| a.address.is_ipv6()) || spec.routes.iter().any(|r| r.via.is_ipv6());
         namespace.run(|| {
             Netlink::open()
                 .and_then(|n| n.set_up_loopback())
                 .attempted(|| format!("set up the loopback device of {}", spec.name))?;
-            if spec.address().is_ipv4() {
+            if !has_ipv6 {
                 // Router solicitations and the like would only be noise on the emulated links.
                 let path = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
                 match fs::write(path, "1") {
@@ -48,23 +51,40 @@ impl Host {
             // Before the device comes up, so that what a device inherits is already set.
             spec.sysctl.iter().try_for_each(|(name, value)| set_sysctl(&spec.name, name, value))
         })?;
-        let setup = PortSetup {
-            index,
-            device: &device,
-            mtu: spec.mtu,
-            address: spec.address(),
-            prefix: spec.cidr().prefix,
-        };
-        let port = Port::open(&setup, backend, &namespace, wires)?;
-        Ok((Host { name: spec.name.clone(), address: spec.address(), device, namespace }, port))
+        let (mut ports, mut devices) = (Vec::new(), Vec::new());
+        for link in 0..links {
+            let device = format!("{}-eth{link}", spec.name);
+            let addresses = spec.interfaces.get(link).map_or(&[][..], |i| &i.addresses);
+            let setup = PortSetup {
+                station: station + link,
+                device: &device,
+                mtu: spec.mtu,
+                addresses,
+                nic: &spec.nic,
+            };
+            ports.push(Port::open(&setup, backend, &namespace, wires)?);
+            devices.push(device);
+        }
+        namespace.run(|| {
+            let netlink = Netlink::open().attempted(|| format!("set up the routes of {}", spec.name))?;
+            spec.routes.iter().try_for_each(|route| {
+                netlink.add_route(route.to.address, route.to.prefix, route.via).attempted(|| {
+                    format!("give {} the route to {} by way of {}", spec.name, route.to, route.via)
+                })
+            })
+        })?;
+        Ok((Host { name: spec.name.clone(), address: spec.address(), devices, namespace }, ports))
     }
 
-    /// What the host's device dropped so far.
-    pub(crate) fn drops(&self) -> Result<DeviceDrops, Error> {
+    /// What the host's devices dropped so far.
+    pub(crate) fn drops(&self) -> Result<u64, Error> {
         self.namespace.run(|| {
-            Netlink::open()
-                .and_then(|n| n.drops(&self.device))
-                .attempted(|| format!("read the counters of {}", self.device))
+            let netlink = Netlink::open().attempted(|| format!("read the counters of {}", self.name))?;
+            let drops = self.devices.iter().map(|device| {
+                let drops = netlink.drops(device).attempted(|| format!("read the counters of {device}"))?;
+                Ok(drops.received + drops.sent)
+            });
+            drops.sum()
         })
     }
 }

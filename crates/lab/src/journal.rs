@@ -31,6 +31,18 @@ pub struct Entry {
     pub start_time: u64,
     /// What it runs.
     pub scenario: String,
+    /// The lab's name and control socket, where it stays up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<Standing>,
+}
+
+/// How to find a lab that stays up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Its name; only one lab of a user has it.
+    pub name: String,
+    /// Its control socket.
+    pub socket: PathBuf,
 }
 
 /// The directory of entries: /run/longfat for root, else one of the user's own.
@@ -41,6 +53,14 @@ pub struct Journal(PathBuf);
 #[derive(Debug)]
 pub struct Guard {
     path: PathBuf,
+    socket: PathBuf,
+}
+
+impl Guard {
+    /// Where the control socket of a lab that stays up is to be.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
 }
 
 /// What a clean-up found.
@@ -71,10 +91,31 @@ impl Journal {
 
     /// Enters this process as the owner of a lab.
     pub fn enter(&self, scenario: &str) -> Result<Guard, Error> {
+        self.write_entry(scenario, None)
+    }
+
+    /// Enters this process as the owner of a lab that stays up under `name`.
+    ///
+    /// # Errors
+    /// Also where a lab of this name is up.
+    pub fn enter_standing(&self, scenario: &str, name: &str) -> Result<Guard, Error> {
+        self.make_directory().attempted(|| format!("make {}", self.0.display()))?;
+        if self.clean()?.alive.iter().filter_map(|e| e.standing.as_ref()).any(|s| s.name == name) {
+            return Err(Error::AlreadyUp { name: name.into() });
+        }
+        let guard = self.write_entry(scenario, Some(name))?;
+        // The process that had our number may have left one.
+        let _ = fs::remove_file(&guard.socket);
+        Ok(guard)
+    }
+
+    fn write_entry(&self, scenario: &str, name: Option<&str>) -> Result<Guard, Error> {
         self.make_directory().attempted(|| format!("make {}", self.0.display()))?;
         let pid = std::process::id();
         let start_time = start_time(pid).attempted(|| "read this process's start time".into())?;
-        let entry = Entry { pid, start_time, scenario: scenario.into() };
+        let socket = self.0.join(format!("lab-{pid}.sock"));
+        let standing = name.map(|name| Standing { name: name.into(), socket: socket.clone() });
+        let entry = Entry { pid, start_time, scenario: scenario.into(), standing };
         let path = self.0.join(format!("lab-{pid}.json"));
         let beside = self.0.join(format!(".lab-{pid}.json"));
         let text = serde_json::to_string(&entry).map_err(io::Error::from);
@@ -85,7 +126,7 @@ impl Journal {
             fs::rename(&beside, &path)
         })
         .attempted(|| format!("write {}", path.display()))?;
-        Ok(Guard { path })
+        Ok(Guard { path, socket })
     }
 
     /// The directory, for its owner alone; another user's is refused.
@@ -139,6 +180,10 @@ impl Journal {
                 cleaned.alive.push(entry);
                 continue;
             }
+            if let Some(standing) = &entry.standing {
+                // Where it is gone already there is nothing to do.
+                let _ = fs::remove_file(&standing.socket);
+            }
             match fs::remove_file(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
                     return Err(e).attempted(|| format!("remove {}", path.display()));
@@ -166,6 +211,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         // If it fails the next clean-up finds the entry of a dead owner.
         let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(&self.socket);
     }
 }
 

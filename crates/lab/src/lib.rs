@@ -4,7 +4,8 @@
 //! real time by one thread. All of it is held by file descriptors of this process, so it dies with it.
 //! Works for root, and for everybody where user namespaces are allowed ([`acquire`] says which).
 //!
-//! [`run`] takes a resolved scenario and gives rows of the record and the run's quality.
+//! [`run`] takes a resolved scenario and gives rows of the record and the run's quality; [`standing`] keeps a
+//! network up for programs of all kinds.
 
 #[doc(hidden)]
 pub mod baseline;
@@ -26,10 +27,11 @@ mod quality;
 mod recorder;
 mod run;
 mod sampler;
+pub mod standing;
 mod sys;
 
 pub use error::Error;
-pub use journal::{Cleaned, Entry, Journal};
+pub use journal::{Cleaned, Entry, Journal, Standing};
 pub use machine::{Privilege, acquire, host_info};
 pub use outcome::{FlowEnd, LinkEnd, Observer, Options, Outcome, Progress};
 pub use port::Backend;

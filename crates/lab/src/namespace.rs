@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    os::fd::{AsFd, AsRawFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
 };
 
 use crate::{Error, error::Attempted, sys};
@@ -27,6 +27,11 @@ impl Namespace {
             sys::enter_network(self.0.as_fd()).attempted(|| "enter a network namespace".into())?;
             work()
         })
+    }
+
+    /// For others to enter.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// For netlink, which moves devices between namespaces by descriptor.

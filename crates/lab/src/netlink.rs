@@ -9,8 +9,12 @@ use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressHeaderFlags, AddressMessage},
     link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
+    route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// Headers that a super-packet has beside its first packet's MTU.
+const GSO_HEADER_ROOM: u32 = 120;
 
 /// A connection to the kernel of the thread's network namespace.
 pub(crate) struct Netlink(Socket);
@@ -28,6 +32,8 @@ pub(crate) struct DeviceSetup<'a> {
     pub(crate) mac: [u8; 6],
     pub(crate) mtu: u32,
     pub(crate) queue_len: u32,
+    /// Largest super-packet, in bytes of IP.
+    pub(crate) gso_bytes: Option<u32>,
 }
 
 impl Netlink {
@@ -48,6 +54,12 @@ impl Netlink {
             LinkAttribute::TxQueueLen(setup.queue_len),
             LinkAttribute::Address(setup.mac.to_vec()),
         ];
+        if let Some(bytes) = setup.gso_bytes {
+            // A limit below one packet is none at all to the kernel; one segment at a time is what is meant.
+            let segments = (bytes / setup.mtu.max(1)).max(1);
+            message.attributes.push(LinkAttribute::GsoMaxSize(bytes.max(setup.mtu + GSO_HEADER_ROOM)));
+            message.attributes.push(LinkAttribute::GsoMaxSegs(segments));
+        }
         self.ask(RouteNetlinkMessage::SetLink(message), 0)?;
         self.bring_up(index)?;
         Ok(index)
@@ -83,6 +95,27 @@ impl Netlink {
         message.header.flags = AddressHeaderFlags::Nodad;
         message.attributes = vec![AddressAttribute::Address(address), AddressAttribute::Local(address)];
         self.ask(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+    }
+
+    /// Adds a route by way of a router.
+    pub(crate) fn add_route(&self, to: IpAddr, prefix: u8, via: IpAddr) -> io::Result<()> {
+        let address = |address| match address {
+            IpAddr::V4(v4) => RouteAddress::Inet(v4),
+            IpAddr::V6(v6) => RouteAddress::Inet6(v6),
+        };
+        let mut message = RouteMessage::default();
+        message.header.address_family =
+            if via.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        message.header.destination_prefix_length = prefix;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = RouteScope::Universe;
+        message.header.kind = RouteType::Unicast;
+        if prefix > 0 {
+            message.attributes.push(RouteAttribute::Destination(address(to)));
+        }
+        message.attributes.push(RouteAttribute::Gateway(address(via)));
+        self.ask(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
     }
 
     /// What a device dropped since it was made.

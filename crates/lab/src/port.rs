@@ -4,8 +4,9 @@
 use std::{
     fs::File,
     io::{self, Read, Write},
-    net::IpAddr,
 };
+
+use scenario::{Cidr, Nic};
 
 use crate::{
     Error,
@@ -18,6 +19,8 @@ use crate::{
 
 /// The device queue of a TAP device, in super-packets; the default of 500 drops outside our count.
 const QUEUE_LEN: u32 = 65_536;
+/// MTU of the other end of a veth pair: the host's own may change.
+const WIRE_MTU: u32 = 65_535;
 /// Receive buffer asked for on packet sockets; the machine may grant less.
 const PACKET_BUFFER: i32 = 64 << 20;
 
@@ -44,6 +47,14 @@ impl std::str::FromStr for Backend {
 }
 
 impl Backend {
+    /// As it is written: `tap` or `packet`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Tap => "tap",
+            Backend::Packet => "packet",
+        }
+    }
+
     /// TAP where /dev/net/tun opens, else packet sockets.
     pub fn for_this_machine() -> Self {
         match File::options().read(true).write(true).open("/dev/net/tun") {
@@ -62,12 +73,12 @@ pub(crate) struct Port {
 
 /// What a port's device needs to know.
 pub(crate) struct PortSetup<'a> {
-    /// The host's number.
-    pub(crate) index: usize,
+    /// The number that the device's Ethernet address tells.
+    pub(crate) station: usize,
     pub(crate) device: &'a str,
     pub(crate) mtu: u32,
-    pub(crate) address: IpAddr,
-    pub(crate) prefix: u8,
+    pub(crate) addresses: &'a [Cidr],
+    pub(crate) nic: &'a Nic,
 }
 
 impl Port {
@@ -79,7 +90,7 @@ impl Port {
         wires: &Namespace,
     ) -> Result<Self, Error> {
         let device = setup.device;
-        let wire = format!("wire{}", setup.index);
+        let wire = format!("wire{}", setup.station);
         let tap = host.run(|| {
             let what = || format!("set up device {device}");
             let netlink = Netlink::open().attempted(what)?;
@@ -97,14 +108,17 @@ impl Port {
             let index = netlink
                 .set_up(&DeviceSetup {
                     name: device,
-                    mac: mac(setup.index),
+                    mac: mac(setup.station),
                     mtu: setup.mtu,
-                    queue_len: QUEUE_LEN,
+                    queue_len: setup.nic.tx_queue.unwrap_or(QUEUE_LEN),
+                    gso_bytes: setup.nic.gso.map(|bytes| bytes.0.min(65_536) as u32),
                 })
                 .attempted(what)?;
-            netlink
-                .add_address(index, setup.address, setup.prefix)
-                .attempted(|| format!("give {device} the address {}/{}", setup.address, setup.prefix))?;
+            for cidr in setup.addresses {
+                netlink
+                    .add_address(index, cidr.address, cidr.prefix)
+                    .attempted(|| format!("give {device} the address {cidr}"))?;
+            }
             Ok(tap)
         })?;
         let file = match tap {
@@ -152,10 +166,16 @@ fn open_wire(wire: &str, setup: &PortSetup<'_>) -> Result<File, Error> {
         std::fs::write(&quiet, "1").attempted(what)?;
     }
     let netlink = Netlink::open().attempted(what)?;
-    let mut wire_mac = mac(setup.index);
+    let mut wire_mac = mac(setup.station);
     wire_mac[3] = b'w';
     let index = netlink
-        .set_up(&DeviceSetup { name: wire, mac: wire_mac, mtu: setup.mtu, queue_len: QUEUE_LEN })
+        .set_up(&DeviceSetup {
+            name: wire,
+            mac: wire_mac,
+            mtu: WIRE_MTU,
+            queue_len: QUEUE_LEN,
+            gso_bytes: None,
+        })
         .attempted(what)?;
     sys::open_packet(index, PACKET_BUFFER).attempted(|| format!("open a packet socket on {wire}"))
 }

@@ -111,6 +111,7 @@ fn drive(
     let placement = Placement::choose(alone);
     let flows: Vec<Arc<Flow>> = scenario.flows.iter().map(|f| Arc::new(Flow::new(f.clone()))).collect();
     let start = sys::monotonic();
+    let (_nobody, commands) = channel();
     let driver = Driver {
         network,
         ports: &lab.ports,
@@ -119,6 +120,7 @@ fn drive(
         start,
         cpus: placement.driver.clone(),
         may_spin: alone,
+        commands,
     };
     let sampler = Sampler {
         flows: flows.clone(),
@@ -260,32 +262,33 @@ fn patience(scenario: &Scenario) -> Duration {
     Duration::from_nanos(nanos.saturating_mul(2)).clamp(Duration::from_secs(1), Duration::from_secs(60))
 }
 
-/// Hosts and their ports.
-struct Lab {
-    hosts: Vec<Host>,
-    ports: Vec<Port>,
+/// Hosts and their ports, by station.
+pub(crate) struct Lab {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) ports: Vec<Port>,
 }
 
 impl Lab {
-    fn build(scenario: &Scenario, backend: Backend) -> Result<Self, Error> {
+    pub(crate) fn build(scenario: &Scenario, backend: Backend) -> Result<Self, Error> {
         // The other ends of veth pairs live in a namespace of their own; ports keep what they need of it.
         let wires = Namespace::new()?;
         let mut lab = Lab { hosts: Vec::new(), ports: Vec::new() };
-        for (index, spec) in scenario.hosts.iter().enumerate() {
-            let (host, port) = Host::new(index, spec, backend, &wires)?;
+        for spec in &scenario.hosts {
+            let links = scenario.links.iter().flat_map(|l| &l.ends).filter(|end| **end == spec.name).count();
+            let (host, ports) = Host::new(lab.ports.len(), links, spec, backend, &wires)?;
             lab.hosts.push(host);
-            lab.ports.push(port);
+            lab.ports.extend(ports);
         }
         Ok(lab)
     }
 
-    fn host(&self, name: &str) -> Option<&Host> {
+    pub(crate) fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.iter().find(|h| h.name == name)
     }
 
     /// What all hosts' devices dropped since they were made.
     fn device_drops(&self) -> Result<u64, Error> {
-        self.hosts.iter().map(|host| host.drops().map(|d| d.received + d.sent)).sum()
+        self.hosts.iter().map(Host::drops).sum()
     }
 }
 

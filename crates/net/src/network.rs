@@ -163,6 +163,9 @@ impl<P: Packet> Network<P> {
         }
     }
 
+    /// From now on a pipe is what `spec` says.
+    pub fn change(&mut self, _pipe: PipeId, _now: Time, _spec: &PipeSpec) {}
+
     /// The counters of one direction of a link as of `now`; its `max_queue_bytes_since` starts anew.
     pub fn sample(&mut self, pipe: PipeId, now: Time) -> Counters {
         self.pipes.get_mut(pipe.index()).map_or(Counters::default(), |p| p.sample(now))

@@ -81,7 +81,7 @@ fn decode_link(node: &Node, problems: &mut Problems) -> Option<Link> {
     })
 }
 
-fn decode_direction(node: &Node, problems: &mut Problems) -> PipeSpec {
+pub(crate) fn decode_direction(node: &Node, problems: &mut Problems) -> PipeSpec {
     let Some(mut reader) = Reader::new(node, &DIRECTION, problems) else { return PipeSpec::default() };
     let rate = reader.rate("rate");
     let queue = reader.parsed("queue", parse_queue);

@@ -122,6 +122,15 @@ impl Problems {
         self.0.push(Problem { span, message: message.into(), help: Some(help.into()) });
     }
 
+    /// The first mistake in one line, if there is any.
+    pub fn first(&self) -> Option<String> {
+        let problem = self.0.first()?;
+        Some(match &problem.help {
+            Some(help) => format!("{}; {help}", problem.message),
+            None => problem.message.clone(),
+        })
+    }
+
     /// True where nothing was found.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -29,6 +29,7 @@
 //! assert!(error.to_string().contains("did you mean \"sample\"?"));
 //! ```
 
+mod change;
 mod decode_flows;
 mod decode_hosts;
 mod decode_links;
@@ -50,6 +51,7 @@ mod validate;
 mod validate_flows;
 mod validate_topology;
 
+pub use change::{change_direction, describe_direction};
 pub use error::{Error, Mistake};
 pub use file::ScenarioFile;
 pub use metric::Metric;

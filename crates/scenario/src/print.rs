@@ -49,7 +49,7 @@ fn put_link(out: &mut String, link: &Link) {
     }
 }
 
-fn inline(direction: &PipeSpec) -> String {
+pub(crate) fn inline(direction: &PipeSpec) -> String {
     let mut fields = Vec::new();
     if let Rate::Constant(rate) = direction.rate {
         fields.push(format!("rate = {}", quote(rate)));

@@ -1,0 +1,243 @@
+//! `longfat lab shell`: a prompt like Mininet's.
+
+use std::{
+    io::{BufRead, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use anyhow::Context;
+use clap::Args;
+use lab::{Standing, standing::Status};
+use rustyline::{DefaultEditor, error::ReadlineError};
+
+use crate::{
+    exit::Exit,
+    output,
+    standing::{self, UpArgs, exec_command, on_host, output_unless_empty, status_of, words_to},
+};
+
+const HELP: &str = "\
+HOST COMMAND        run a command on a host: h1 ping h2, h2 iperf3 -s &, h1 iperf3 -c h2
+pingall             ping between every pair of hosts
+iperf A B [OPTIONS] iperf3 from A to B
+nodes               hosts, switches and routers
+links               what every link does
+status              links with their counters
+link A-B down       take a link down, or up
+link A-B [forward|backward] KEY VALUE ...
+                    change a link: link s1-s2 delay 50ms loss 1%; KEYs are those of the scenario file
+tc qdisc ...        netem and tbf on a port: tc qdisc add dev s1-eth2 root netem delay 20ms
+ifconfig s1-eth1 mtu 9000
+                    the MTU of a port
+pcap NODE|LINK FILE capture a host's packets, or a link's, until pcap stop FILE
+sh COMMAND          run a command on this machine
+exit                leave; a lab that this prompt brought up goes down";
+
+/// What to talk to.
+#[derive(Debug, Args)]
+pub struct ShellArgs {
+    /// Bring this scenario (or MiniEdit topology) up first and take it down at the end
+    file: Option<PathBuf>,
+    /// The name of a lab that is up
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    lab: Option<String>,
+    /// Do this instead of prompting (may be given several times)
+    #[arg(short = 'c', long = "command", value_name = "COMMAND")]
+    commands: Vec<String>,
+}
+
+/// Reads commands and does them until the end.
+pub fn run(args: &ShellArgs) -> anyhow::Result<()> {
+    let (lab, ours) = match &args.file {
+        Some(file) => (standing::find(Some(&standing::start(&UpArgs::of(file))?))?, true),
+        None => (standing::find(args.lab.as_deref())?, false),
+    };
+    let result = Shell::new(lab.clone()).and_then(|mut shell| shell.serve(&args.commands));
+    if ours {
+        standing::end(&lab)?;
+    }
+    result
+}
+
+struct Shell {
+    lab: Standing,
+    hosts: Vec<String>,
+    failed: usize,
+}
+
+/// Whether to read on.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Go,
+    Leave,
+}
+
+impl Shell {
+    fn new(lab: Standing) -> anyhow::Result<Self> {
+        let hosts = status_of(&lab)?.nodes.into_iter().filter(|n| n.kind == "host").map(|n| n.name).collect();
+        Ok(Shell { lab, hosts, failed: 0 })
+    }
+
+    fn serve(&mut self, commands: &[String]) -> anyhow::Result<()> {
+        if !commands.is_empty() {
+            commands.iter().all(|line| self.take(line) == Next::Go);
+        } else if std::io::stdin().is_terminal() {
+            self.prompt()?;
+            return Ok(());
+        } else {
+            for line in std::io::stdin().lock().lines() {
+                if self.take(&line.context("cannot read commands")?) == Next::Leave {
+                    break;
+                }
+            }
+        }
+        match self.failed {
+            0 => Ok(()),
+            n => Err(Exit::Failed(format!("{n} of the commands failed")).into()),
+        }
+    }
+
+    fn prompt(&mut self) -> anyhow::Result<()> {
+        let mut editor = DefaultEditor::new().context("cannot use this terminal")?;
+        output::text("type help for what there is, exit to leave")?;
+        loop {
+            match editor.readline(&format!("{}> ", self.lab.name)) {
+                Ok(line) => {
+                    let _ = editor.add_history_entry(&line);
+                    if self.take(&line) == Next::Leave {
+                        return Ok(());
+                    }
+                }
+                Err(ReadlineError::Interrupted) => {}
+                Err(ReadlineError::Eof) => return Ok(()),
+                Err(e) => return Err(e).context("cannot read from this terminal"),
+            }
+        }
+    }
+
+    /// Does one line and tells what went wrong with it.
+    fn take(&mut self, line: &str) -> Next {
+        let line = line.trim();
+        if matches!(line, "exit" | "quit") {
+            return Next::Leave;
+        }
+        if let Err(error) = self.obey(line) {
+            self.failed += 1;
+            output::note(&format!("{error:#}"));
+        }
+        let _ = std::io::stdout().flush();
+        Next::Go
+    }
+
+    fn obey(&self, line: &str) -> anyhow::Result<()> {
+        let (first, rest) = line.split_once(char::is_whitespace).map_or((line, ""), |(a, b)| (a, b.trim()));
+        let words = || line.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
+        match first {
+            "" => Ok(()),
+            comment if comment.starts_with('#') => Ok(()),
+            "help" | "?" => output::text(HELP),
+            "nodes" => self.nodes(),
+            "links" | "net" => output_unless_empty(&words_to(&self.lab, vec!["links".into()])?),
+            "status" | "dump" => output::text(&standing::describe(&self.status()?)),
+            "pingall" => self.ping_all(),
+            "iperf" => self.iperf(rest),
+            "sh" => {
+                let status = std::process::Command::new("sh").args(["-c", rest]).status()?;
+                if status.success() { Ok(()) } else { anyhow::bail!("{rest:?} ended with {status}") }
+            }
+            "link" | "tc" | "ifconfig" | "ip" => output_unless_empty(&words_to(&self.lab, words())?),
+            "sudo" if rest.starts_with("tc ") || rest.starts_with("ifconfig ") => {
+                output_unless_empty(&words_to(&self.lab, words())?)
+            }
+            "pcap" => output_unless_empty(&words_to(&self.lab, with_whole_path(words())?)?),
+            host if self.hosts.iter().any(|h| h == host) && !rest.is_empty() => {
+                let status = on_host(&self.lab.name, host, rest)?;
+                if status.success() { Ok(()) } else { anyhow::bail!("{host}: {rest:?} ended with {status}") }
+            }
+            other => {
+                let status = self.status()?;
+                match status.nodes.iter().find(|n| n.name == other) {
+                    Some(_) if !rest.is_empty() => {
+                        // A switch or router: what follows is about its ports.
+                        let words = rest.split_whitespace().map(str::to_owned).collect();
+                        output_unless_empty(&words_to(&self.lab, words)?)
+                    }
+                    Some(_) => Err(Exit::BadInput(format!("{other} what? try: {other} ping ...")).into()),
+                    None => Err(Exit::BadInput(format!("there is no {other}; try help")).into()),
+                }
+            }
+        }
+    }
+
+    fn status(&self) -> anyhow::Result<Status> {
+        status_of(&self.lab)
+    }
+
+    fn nodes(&self) -> anyhow::Result<()> {
+        let status = self.status()?;
+        let lines: Vec<String> = status
+            .nodes
+            .iter()
+            .map(|n| format!("{:6} {}  {}", n.kind, n.name, n.addresses.join(" ")))
+            .collect();
+        output::text(&lines.join("\n"))
+    }
+
+    /// Mininet's matrix: for each host those that it reaches, X for those that it does not.
+    fn ping_all(&self) -> anyhow::Result<()> {
+        let (mut sent, mut received) = (0, 0);
+        let mut lines = Vec::new();
+        for from in &self.hosts {
+            let mut line = format!("{from} ->");
+            for to in self.hosts.iter().filter(|to| *to != from) {
+                sent += 1;
+                let reached = exec_command(&self.lab.name, from)?
+                    .args(["ping", "-c", "1", "-W", "3", to])
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .status()?
+                    .success();
+                received += usize::from(reached);
+                line += &format!(" {}", if reached { to } else { "X" });
+            }
+            lines.push(line);
+        }
+        let lost = (sent - received) * 100 / sent.max(1);
+        lines.push(format!("*** Results: {lost}% dropped ({received}/{sent} received)"));
+        output::text(&lines.join("\n"))?;
+        if received == sent { Ok(()) } else { anyhow::bail!("{} pings had no answer", sent - received) }
+    }
+
+    /// iperf3 from one host to another, with its own output.
+    fn iperf(&self, rest: &str) -> anyhow::Result<()> {
+        let mut words = rest.split_whitespace();
+        let (Some(from), Some(to)) = (words.next(), words.next()) else {
+            return Err(Exit::BadInput("write for example: iperf h1 h2 -t 10".into()).into());
+        };
+        let mut server = exec_command(&self.lab.name, to)?
+            .args(["iperf3", "-s", "-1"])
+            .stdout(Stdio::null())
+            .spawn()
+            .context("cannot start iperf3")?;
+        let options: Vec<&str> = words.collect();
+        // The server needs a moment until it listens.
+        let line = format!("sleep 0.3; exec iperf3 -c {to} {}", options.join(" "));
+        let status = on_host(&self.lab.name, from, &line)?;
+        if !status.success() {
+            let _ = server.kill();
+        }
+        let _ = server.wait();
+        if status.success() { Ok(()) } else { anyhow::bail!("iperf3 ended with {status}") }
+    }
+}
+
+/// The lab works in a directory of its own: file names become absolute here.
+fn with_whole_path(mut words: Vec<String>) -> anyhow::Result<Vec<String>> {
+    if words.len() == 3
+        && let Some(file) = words.last_mut()
+    {
+        *file = std::path::absolute(Path::new(file.as_str()))?.display().to_string();
+    }
+    Ok(words)
+}

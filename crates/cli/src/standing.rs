@@ -1,0 +1,350 @@
+//! `longfat lab up`, `exec`, `status` and `down`: labs that stay up.
+
+use std::{
+    ffi::OsString,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use lab::{
+    Journal, Standing,
+    standing::{Answer, KeepOptions, NodeStatus, Request, Status, ask},
+};
+use scenario::Scenario;
+use serde_json::{Value, json};
+
+use crate::{
+    exit::Exit,
+    interrupt,
+    lab_command::clean_journal,
+    lab_engine,
+    open::{parse_set, read_scenario},
+    output,
+};
+
+/// How long a lab may take to go down.
+const DOWN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is looked for then.
+const NAP: Duration = Duration::from_millis(20);
+
+/// What to bring up.
+#[derive(Debug, Clone, Args)]
+pub struct UpArgs {
+    /// The scenario file, or a MiniEdit topology (.mn)
+    pub file: PathBuf,
+    /// The lab's name; without it the file's
+    #[arg(long)]
+    pub name: Option<String>,
+    /// This variant of the scenario; without it the first
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
+    /// Change a value of the scenario, as in `--set links.s1-s2.forward.delay=50ms`
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
+    sets: Vec<(String, String)>,
+    /// Also run the hosts' start commands, and their stop commands on `down`
+    #[arg(long)]
+    pub run_commands: bool,
+    /// How the hosts are connected: tap, or packet. Without it: tap where /dev/net/tun may be opened
+    #[arg(long, value_name = "PORTS")]
+    ports: Option<lab::Backend>,
+}
+
+impl UpArgs {
+    /// For this file and nothing else said.
+    pub fn of(file: &Path) -> Self {
+        UpArgs {
+            file: file.into(),
+            name: None,
+            variant: None,
+            sets: Vec::new(),
+            run_commands: false,
+            ports: None,
+        }
+    }
+
+    fn name(&self) -> String {
+        let stem = self.file.file_stem().map(|s| s.to_string_lossy().into_owned());
+        self.name.clone().or(stem).unwrap_or_default()
+    }
+}
+
+/// What to run, and where.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The lab's name, where several are up
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
+    /// The host, or for tc, ifconfig and ip link set a switch or router
+    node: String,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    program: Vec<OsString>,
+}
+
+/// Which lab.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The lab's name; without it all labs
+    name: Option<String>,
+}
+
+/// Which lab.
+#[derive(Debug, Args)]
+pub struct DownArgs {
+    /// The lab's name, where several are up
+    name: Option<String>,
+    /// All labs of this user
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
+}
+
+/// Brings a lab up: starts the process that keeps it and waits until it is ready.
+pub fn up(args: &UpArgs, json: bool) -> anyhow::Result<()> {
+    let name = start(args)?;
+    match json {
+        true => output::json(&json!({ "schema": "longfat.lab/1", "name": name })),
+        false => output::text(&format!(
+            "{name} is up; try: longfat lab shell, longfat lab exec HOST -- PROGRAM, longfat lab down"
+        )),
+    }
+}
+
+/// Starts the lab and returns its name.
+pub fn start(args: &UpArgs) -> anyhow::Result<String> {
+    // Mistakes are told here, before anything is started.
+    resolve(args)?;
+    clean_journal(&Journal::of_this_user())?;
+    let program = std::env::current_exe().context("cannot find this program's file")?;
+    let mut command = Command::new(program);
+    command.args(["lab", "keep"]).arg(&args.file);
+    for (option, value) in [("--name", &args.name), ("--variant", &args.variant)] {
+        command.args(value.iter().flat_map(|value| [option, value]));
+    }
+    command.args(args.sets.iter().flat_map(|(key, value)| ["--set".into(), format!("{key}={value}")]));
+    if args.run_commands {
+        command.arg("--run-commands");
+    }
+    if let Some(ports) = args.ports {
+        command.args(["--ports", ports.name()]);
+    }
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .context("cannot start the lab's process")?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line).context("cannot hear the lab's process")?;
+    }
+    if line.is_empty() {
+        // It has told why on standard error.
+        let status = child.wait().context("cannot wait for the lab's process")?;
+        return Err(Exit::Child(status.code().unwrap_or(1)).into());
+    }
+    let name = line.trim().to_owned();
+    if args.run_commands {
+        let scenario = resolve(args)?;
+        let commands = scenario.hosts.iter().filter_map(|h| Some((h.name.as_str(), h.start.as_deref()?)));
+        commands.into_iter().for_each(|(host, line)| run_command(&name, host, line));
+    }
+    Ok(name)
+}
+
+/// Runs a start or stop command. One that fails is told, and the others are run all the same.
+fn run_command(lab: &str, host: &str, line: &str) {
+    match on_host(lab, host, line) {
+        Ok(status) if status.success() => {}
+        Ok(status) => output::note(&format!("{host}: {line:?} ended with {status}")),
+        Err(error) => output::note(&format!("{host}: {line:?}: {error:#}")),
+    }
+}
+
+/// Runs a line of shell on a host, as a process of its own.
+pub fn on_host(lab: &str, host: &str, line: &str) -> anyhow::Result<std::process::ExitStatus> {
+    exec_command(lab, host)?.args(["sh", "-c", line]).status().context("cannot start longfat lab exec")
+}
+
+/// The beginning of a command that runs a program on a host.
+pub fn exec_command(lab: &str, host: &str) -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program's file")?);
+    command.args(["lab", "exec", "--lab", lab, host, "--"]);
+    Ok(command)
+}
+
+/// The process that keeps the lab.
+pub fn keep(args: &UpArgs) -> anyhow::Result<()> {
+    let scenario = resolve(args)?;
+    lab::standing::begin_session();
+    let journal = Journal::of_this_user();
+    let stop: std::sync::Arc<AtomicBool> = interrupt::flag()?;
+    let privilege = lab::acquire().map_err(lab_engine::failure)?;
+    let name = args.name();
+    let options = KeepOptions {
+        name: &name,
+        privilege,
+        backend: args.ports.unwrap_or_else(lab::Backend::for_this_machine),
+        journal: &journal,
+        stop_commands: args.run_commands,
+        stop: &stop,
+    };
+    let ready = |_: &Path| {
+        // Whoever started us may have gone; the lab is up all the same.
+        let _ = output::text(&name);
+        lab::standing::leave_terminal();
+    };
+    lab::standing::keep(&scenario, &options, ready).map_err(lab_engine::failure)
+}
+
+fn resolve(args: &UpArgs) -> anyhow::Result<Scenario> {
+    let file = read_scenario(&args.file)?;
+    let variant = args.variant.as_deref().or_else(|| file.variants().next());
+    Ok(file.resolve(variant, &args.sets).map_err(Exit::Scenario)?)
+}
+
+/// Runs a program on a node, in this terminal.
+pub fn exec(args: &ExecArgs) -> anyhow::Result<()> {
+    let lab = find(args.lab.as_deref())?;
+    let status = status_of(&lab)?;
+    let node = find_node(&status, &args.node)?;
+    if node.kind != "host" {
+        let words = args.program.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+        return output_unless_empty(&words_to(&lab, words)?);
+    }
+    match lab::standing::execute(&lab.socket, &args.node, &args.program)? {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => {
+            use std::os::unix::process::ExitStatusExt;
+            let code = status.code().or(status.signal().map(|s| 128 + s)).unwrap_or(1);
+            Err(Exit::Child(code).into())
+        }
+        Err(why) => Err(Exit::BadInput(why).into()),
+    }
+}
+
+fn find_node<'a>(status: &'a Status, name: &str) -> anyhow::Result<&'a NodeStatus> {
+    status.nodes.iter().find(|n| n.name == name).ok_or_else(|| {
+        let known: Vec<&str> = status.nodes.iter().map(|n| n.name.as_str()).collect();
+        Exit::BadInput(format!("{} has no {name}; it has {}", status.name, known.join(", "))).into()
+    })
+}
+
+/// Has the lab do what `words` say; returns its answer.
+pub fn words_to(lab: &Standing, words: Vec<String>) -> anyhow::Result<String> {
+    match ask(&lab.socket, &Request::Words { words })? {
+        Answer::Text { text } => Ok(text),
+        Answer::Refused { why } => Err(Exit::BadInput(why).into()),
+        Answer::Status(_) => bail!("the lab gave no sensible answer"),
+    }
+}
+
+pub fn output_unless_empty(text: &str) -> anyhow::Result<()> {
+    if text.is_empty() { Ok(()) } else { output::text(text) }
+}
+
+/// Tells how labs are.
+pub fn status(args: &StatusArgs, json: bool) -> anyhow::Result<()> {
+    let labs = match &args.name {
+        Some(name) => vec![find(Some(name))?],
+        None => standing()?,
+    };
+    let statuses: Vec<Status> = labs.iter().map(status_of).collect::<Result<_, _>>()?;
+    if json {
+        let labs: Vec<Value> = statuses.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+        return output::json(&json!({ "schema": "longfat.labs/1", "labs": labs }));
+    }
+    if statuses.is_empty() {
+        return output::text("no lab is up");
+    }
+    output::text(&statuses.iter().map(describe).collect::<Vec<_>>().join("\n\n"))
+}
+
+/// A lab in text.
+pub fn describe(status: &Status) -> String {
+    let mut lines = vec![format!(
+        "{}: {} (process {}, up {:.0} s, packets late p99 {:.0} us)",
+        status.name, status.title, status.pid, status.up_s, status.emulator_late_p99_us
+    )];
+    lines
+        .extend(status.nodes.iter().map(|n| format!("  {:6} {}  {}", n.kind, n.name, n.addresses.join(" "))));
+    lines.extend(status.links.iter().filter(|l| l.state != "ideal").map(|l| {
+        format!(
+            "  link   {} {}  {}  (sent {}, dropped {} at the queue, {} on the wire, {} B queued)",
+            l.name, l.direction, l.state, l.sent_packets, l.dropped_queue, l.dropped_loss, l.queue_bytes
+        )
+    }));
+    lines.extend(status.captures.iter().map(|c| format!("  capture {c}")));
+    lines.join("\n")
+}
+
+/// Takes labs down.
+pub fn down(args: &DownArgs, json: bool) -> anyhow::Result<()> {
+    let labs = match args.all {
+        true => standing()?,
+        false => vec![find(args.name.as_deref())?],
+    };
+    for lab in &labs {
+        end(lab)?;
+    }
+    let names: Vec<&str> = labs.iter().map(|l| l.name.as_str()).collect();
+    match json {
+        true => output::json(&json!({ "schema": "longfat.labs/1", "down": names })),
+        false => output::text(&format!("{} is down", names.join(", "))),
+    }
+}
+
+/// Runs the stop commands, ends the lab and waits until it is gone.
+pub fn end(lab: &Standing) -> anyhow::Result<()> {
+    let commands = status_of(lab)?.stop_commands;
+    commands.iter().for_each(|c| run_command(&lab.name, &c.host, &c.line));
+    ask(&lab.socket, &Request::Down)?;
+    let asked = Instant::now();
+    while lab.socket.exists() {
+        if asked.elapsed() > DOWN_TIMEOUT {
+            bail!("{} does not go down; see longfat lab clean", lab.name);
+        }
+        std::thread::sleep(NAP);
+    }
+    Ok(())
+}
+
+/// How a lab is.
+pub fn status_of(lab: &Standing) -> anyhow::Result<Status> {
+    match ask(&lab.socket, &Request::Status)? {
+        Answer::Status(status) => Ok(*status),
+        Answer::Refused { why } => bail!("{}: {why}", lab.name),
+        Answer::Text { .. } => bail!("{} gave no sensible answer", lab.name),
+    }
+}
+
+/// The lab of this name (or of the scenario file of this name), or the only one that is up.
+pub fn find(name: Option<&str>) -> anyhow::Result<Standing> {
+    let labs = standing()?;
+    let names = || labs.iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join(", ");
+    let stem = name.and_then(|n| Path::new(n).file_stem()?.to_str());
+    let found = match name {
+        Some(name) => labs.iter().find(|l| l.name == name || Some(l.name.as_str()) == stem),
+        None if labs.len() > 1 => {
+            return Err(Exit::BadInput(format!("several labs are up: {}; say which", names())).into());
+        }
+        None => labs.first(),
+    };
+    match (found, name) {
+        (Some(lab), _) => Ok(lab.clone()),
+        (None, Some(name)) if !labs.is_empty() => {
+            Err(Exit::BadInput(format!("no lab {name} is up; there are {}", names())).into())
+        }
+        _ => Err(Exit::BadInput("no lab is up; bring one up with longfat lab up FILE".into()).into()),
+    }
+}
+
+/// All labs of this user that are up.
+fn standing() -> anyhow::Result<Vec<Standing>> {
+    let alive = clean_journal(&Journal::of_this_user())?.alive;
+    Ok(alive.into_iter().filter_map(|entry| entry.standing).collect())
+}

@@ -1,0 +1,198 @@
+//! Labs that stay up: programs on hosts, changes while it runs, and that nothing is left.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Place, SMALL, eventually, is_root, one_lab_at_a_time};
+
+/// A lab that is taken down at the end of a test, however it ends.
+struct Lab<'a> {
+    place: &'a Place,
+    name: String,
+}
+
+impl<'a> Lab<'a> {
+    fn up(place: &'a Place, options: &[&str]) -> Self {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("test-{}-{number}", std::process::id());
+        let ran = place.run(&[&["lab", "up", "s.toml", "--name", &name], options].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        Lab { place, name }
+    }
+
+    fn exec(&self, host: &str, program: &[&str]) -> common::Ran {
+        self.place.run(&[&["lab", "exec", "--lab", &self.name, host, "--"], program].concat())
+    }
+
+    fn shell(&self, commands: &[&str]) -> common::Ran {
+        let each = commands.iter().flat_map(|c| ["-c", c]);
+        self.place.run(&["lab", "shell", "--lab", &self.name].into_iter().chain(each).collect::<Vec<_>>())
+    }
+
+    fn keeper(&self) -> u32 {
+        let status = self.place.run(&["lab", "status", &self.name, "--json"]).json();
+        u32::try_from(status["labs"][0]["pid"].as_u64().unwrap()).unwrap()
+    }
+
+    /// The median round-trip time from h1 to h2, of pings after the first.
+    fn rtt_ms(&self) -> f64 {
+        let ran = self.exec("h1", &["ping", "-i", "0.1", "-c", "6", "h2"]);
+        let mut times: Vec<f64> = ran
+            .stdout
+            .lines()
+            .filter_map(|l| l.split("time=").nth(1)?.split_whitespace().next()?.parse().ok())
+            .skip(1)
+            .collect();
+        times.sort_by(f64::total_cmp);
+        *times.get(times.len() / 2).unwrap_or_else(|| panic!("{ran:?}"))
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        self.place.run(&["lab", "down", &self.name]);
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
+}
+
+#[test]
+fn programs_run_on_hosts_that_know_each_other() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, &[]);
+    let ping = lab.exec("h1", &["ping", "-c", "2", "h2"]);
+    assert!(ping.stdout.contains(" 0% packet loss"), "{ping:?}");
+    let devices = lab.exec("h2", &["cat", "/proc/net/dev"]);
+    assert!(devices.stdout.contains("h2-eth0:") && !devices.stdout.contains("h1-eth0:"), "{devices:?}");
+    assert_eq!(lab.exec("h1", &["sh", "-c", "exit 7"]).code, 7, "a program's own code is ours");
+    assert_eq!(lab.exec("h1", &["sh", "-c", "kill -TERM $$"]).code, 128 + 15);
+    let unknown = lab.exec("h9", &["true"]);
+    assert_eq!((unknown.code, unknown.stderr.contains("h1, h2")), (2, true), "{unknown:?}");
+    let missing = lab.exec("h1", &["no-such-program-anywhere"]);
+    assert_eq!((missing.code, missing.stderr.contains("no-such-program")), (2, true), "{missing:?}");
+    let again = place.run(&["lab", "up", "s.toml", "--name", &lab.name]);
+    assert!(again.code != 0 && again.stderr.contains("is up already"), "{again:?}");
+    let all = lab.shell(&["pingall"]);
+    assert!(all.stdout.contains("0% dropped (2/2 received)"), "{all:?}");
+    let typo = lab.shell(&["h1 true", "hh1 true"]);
+    assert!(typo.code == 1 && typo.stderr.contains("there is no hh1"), "{typo:?}");
+}
+
+#[test]
+fn links_change_while_the_lab_runs() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, &[]);
+    assert!((10.0..13.0).contains(&lab.rtt_ms()));
+    assert_eq!(lab.shell(&["link s1-h2 delay 15ms"]).code, 0);
+    assert!((40.0..43.0).contains(&lab.rtt_ms()), "10 + 15 + 15 ms");
+    // As the student's sheet has it, on a switch's port and on a host's own.
+    assert_eq!(
+        lab.exec("s1", &["tc", "qdisc", "add", "dev", "s1-eth2", "root", "netem", "delay", "5ms"]).code,
+        0
+    );
+    assert!((30.0..33.0).contains(&lab.rtt_ms()), "10 + 5 + 15 ms");
+    let on_host =
+        lab.exec("h2", &["tc", "qdisc", "replace", "dev", "h2-eth0", "root", "netem", "delay", "1ms"]);
+    assert_eq!(on_host.code, 0, "{on_host:?}");
+    assert!((16.0..19.0).contains(&lab.rtt_ms()), "10 + 5 + 1 ms");
+    let shown = lab.exec("h2", &["tc", "qdisc", "show", "dev", "h2-eth0"]);
+    assert!(shown.stdout.contains("netem") && shown.stdout.contains("delay 1ms"), "{shown:?}");
+    let refused = lab.shell(&["tc qdisc add dev s1-eth2 root fq_codel"]);
+    assert!(refused.code == 1 && refused.stderr.contains("fq_codel"), "{refused:?}");
+
+    assert_eq!(lab.shell(&["link s1-h2 down"]).code, 0);
+    assert_ne!(lab.exec("h1", &["ping", "-c", "1", "-W", "1", "h2"]).code, 0);
+    assert_eq!(lab.shell(&["link s1-h2 up"]).code, 0);
+    assert_eq!(lab.exec("h1", &["ping", "-c", "1", "-W", "2", "h2"]).code, 0);
+}
+
+#[test]
+fn mtus_are_set_as_in_class() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, &["--set", "hosts.*.mtu=9000"]);
+    let jumbo =
+        |lab: &Lab| lab.exec("h1", &["ping", "-M", "do", "-s", "8000", "-c", "2", "-W", "1", "h2"]).code == 0;
+    assert!(jumbo(&lab), "a link without an MTU carries all");
+    assert_eq!(lab.exec("s1", &["ifconfig", "s1-eth1", "mtu", "1500"]).code, 0);
+    assert!(!jumbo(&lab));
+    assert_eq!(lab.exec("s1", &["ip", "link", "set", "dev", "s1-eth1", "mtu", "9000"]).code, 0);
+    assert!(jumbo(&lab));
+}
+
+#[test]
+fn a_killed_lab_takes_its_programs_along() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, &[]);
+    let keeper = lab.keeper();
+    let seconds = format!("86{keeper}");
+    assert_eq!(lab.exec("h1", &["sh", "-c", &format!("sleep {seconds} >/dev/null 2>&1 &")]).code, 0);
+    let sleeps = || Command::new("pgrep").args(["-f", &format!("^sleep {seconds}")]).output().unwrap().stdout;
+    assert!(eventually(|| !sleeps().is_empty()));
+    assert!(Command::new("kill").args(["-KILL", &keeper.to_string()]).status().unwrap().success());
+    assert!(eventually(|| !is_alive(keeper)));
+    assert!(eventually(|| sleeps().is_empty()), "its programs must die with it");
+    assert_eq!(place.run(&["lab", "clean"]).code, 0);
+    assert_eq!(place.run(&["lab", "status", &lab.name]).code, 2);
+}
+
+#[test]
+fn labs_stand_beside_each_other() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let (a, b) = (Lab::up(&place, &[]), Lab::up(&place, &[]));
+    assert_eq!(a.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
+    drop(a);
+    assert_eq!(b.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
+}
+
+#[test]
+fn an_ordinary_user_keeps_labs_as_well() {
+    if !is_root() {
+        eprintln!("skipped: only root can become an ordinary user; the other tests ran as one");
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let open = |mode: &str, path: &std::path::Path| {
+        assert!(Command::new("chmod").args([mode]).arg(path).status().unwrap().success());
+    };
+    open("755", place.dir.path());
+    let program = place.path("longfat");
+    std::fs::copy(common::binary(), &program).unwrap();
+    open("755", &program);
+    open("644", &place.path("s.toml"));
+    let home = place.path("home");
+    std::fs::create_dir(&home).unwrap();
+    open("777", &home);
+    let run = |args: &[&str]| {
+        let output = Command::new("setpriv")
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+            .arg(&program)
+            .args(args)
+            .current_dir(place.dir.path())
+            .env("XDG_RUNTIME_DIR", &home)
+            .output()
+            .unwrap();
+        common::Ran::of(output)
+    };
+    let up = run(&["lab", "up", "s.toml"]);
+    if up.code == 4 {
+        eprintln!("skipped: this machine lets no user make namespaces: {}", up.stderr);
+        return;
+    }
+    assert_eq!(up.code, 0, "{up:?}");
+    let ping = run(&["lab", "exec", "h1", "--", "ping", "-c", "2", "h2"]);
+    let down = run(&["lab", "down"]);
+    assert!(ping.stdout.contains(" 0% packet loss"), "{ping:?}");
+    assert_eq!(down.code, 0, "{down:?}");
+    assert_eq!(std::fs::read_dir(home.join("longfat")).unwrap().count(), 0, "nothing is left");
+}

@@ -1,0 +1,167 @@
+//! How other processes of the user talk to a standing lab: one request and one answer, each a line of JSON, over its socket.
+//!
+//! The answer to [`Request::Enter`] is preceded by one byte that carries the namespaces' descriptors (none where the
+//! answer is an error): user (only of a lab without root), mount, process and network namespace.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::Path,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::isolate::receive_fds;
+use crate::{Error, error::Attempted};
+
+/// Longest line that is read.
+const LINE_MAX: u64 = 1 << 20;
+/// A lab that says nothing for so long is not well.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What may be asked of a standing lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do")]
+pub enum Request {
+    /// A command about links, ports or captures: `link`, `tc`, `ifconfig`, `ip link set`, `pcap`.
+    Words {
+        /// The words, the command's name first. File names must be absolute.
+        words: Vec<String>,
+    },
+    /// The namespaces of a host.
+    Enter {
+        /// The host.
+        host: String,
+    },
+    /// How the lab is.
+    Status,
+    /// End the lab. Answered before it ends.
+    Down,
+}
+
+/// What a standing lab answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+pub enum Answer {
+    /// Done; a text for people, often empty.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// Not done.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// How the lab is.
+    Status(Box<Status>),
+}
+
+/// A standing lab.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// `longfat.lab/1`.
+    pub schema: String,
+    /// The lab's name.
+    pub name: String,
+    /// The scenario's title.
+    pub title: String,
+    /// The process that keeps it.
+    pub pid: u32,
+    /// How long it is up, in seconds.
+    pub up_s: f64,
+    /// Its hosts, switches and routers.
+    pub nodes: Vec<NodeStatus>,
+    /// Its links, by direction.
+    pub links: Vec<LinkStatus>,
+    /// How late packets were delivered since the lab is up, 99th percentile, in microseconds.
+    pub emulator_late_p99_us: f64,
+    /// Files that packets are written to.
+    pub captures: Vec<String>,
+    /// What is to be run on hosts before the lab goes down.
+    pub stop_commands: Vec<StopCommand>,
+}
+
+/// A command for a lab's end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopCommand {
+    /// The host.
+    pub host: String,
+    /// A line of shell.
+    pub line: String,
+}
+
+/// A host, switch or router.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// `host`, `switch` or `router`.
+    pub kind: String,
+    /// Its addresses with their prefix lengths.
+    pub addresses: Vec<String>,
+}
+
+/// One direction of a link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// The link's name.
+    pub name: String,
+    /// `forward` or `backward`.
+    pub direction: String,
+    /// What it does, in the words of the scenario file.
+    pub state: String,
+    /// Packets sent since the lab is up.
+    pub sent_packets: u64,
+    /// Packets dropped at its queue.
+    pub dropped_queue: u64,
+    /// Packets lost on the wire.
+    pub dropped_loss: u64,
+    /// Bytes in its queue now.
+    pub queue_bytes: u64,
+}
+
+/// Asks the lab behind `socket`.
+pub fn ask(socket: &Path, request: &Request) -> Result<Answer, Error> {
+    let talk = || -> io::Result<Answer> {
+        let stream = send(socket, request)?;
+        read_line(stream)
+    };
+    talk().attempted(|| format!("talk to the lab at {}", socket.display()))
+}
+
+/// Asks for a host's namespaces: the descriptors, or why not.
+pub(crate) fn ask_to_enter(socket: &Path, host: &str) -> Result<Result<Vec<OwnedFd>, String>, Error> {
+    let talk = || -> io::Result<Result<Vec<OwnedFd>, String>> {
+        let stream = send(socket, &Request::Enter { host: host.into() })?;
+        let fds = receive_fds(&stream)?;
+        match read_line(stream)? {
+            Answer::Refused { why } => Ok(Err(why)),
+            _ => Ok(Ok(fds)),
+        }
+    };
+    talk().attempted(|| format!("talk to the lab at {}", socket.display()))
+}
+
+fn send(socket: &Path, request: &Request) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write_line(&mut stream, request)?;
+    Ok(stream)
+}
+
+pub(crate) fn write_line(mut stream: impl Write, document: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_string(document).map_err(io::Error::from)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())
+}
+
+pub(crate) fn read_line<T: for<'a> Deserialize<'a>>(stream: impl Read) -> io::Result<T> {
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
+    if line.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it said nothing"));
+    }
+    serde_json::from_str(&line).map_err(io::Error::from)
+}

@@ -1,0 +1,304 @@
+//! Keeps a network up until it is told to end: the process behind `longfat lab up`.
+//!
+//! Everything that programs on the hosts start lives in a process namespace that ends with this process, however it
+//! ends; hosts, mounts and devices are held by its descriptors. What can outlast it, its journal entry and socket, the
+//! next clean-up removes.
+
+use std::{
+    fs::File,
+    io::Write,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::{Duration, Instant},
+};
+
+use net::{Network, PipeId};
+use scenario::Scenario;
+use units::Time;
+
+use super::{
+    control::{Answer, LinkStatus, NodeStatus, Request, Status, StopCommand, read_line, write_line},
+    isolate::{begin_processes, send_fds},
+    links::{Done, Links},
+    mounts,
+};
+use crate::{
+    Error, Journal, Privilege,
+    driver::{Command, Driver, LiveReport, Shared},
+    error::Attempted,
+    frame::Frame,
+    journal::take_spin_right,
+    plan::topology,
+    port::Backend,
+    processors::Placement,
+    run::Lab,
+    sys,
+};
+
+/// How often links are counted; nobody records it.
+const INTERVAL: Time = Time::from_secs(1);
+/// A client that says nothing for so long is left.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the driver may take to answer.
+const DRIVER_PATIENCE: Duration = Duration::from_secs(2);
+/// How often a stop is looked for.
+const NAP: Duration = Duration::from_millis(20);
+
+/// How to keep a lab.
+#[derive(Debug)]
+pub struct KeepOptions<'a> {
+    /// The lab's name.
+    pub name: &'a str,
+    /// By what right, see [`crate::acquire`].
+    pub privilege: Privilege,
+    /// How ports are made.
+    pub backend: Backend,
+    /// Where this lab is entered.
+    pub journal: &'a Journal,
+    /// Whether the hosts' stop commands are to be run at the end, by whoever ends the lab.
+    pub stop_commands: bool,
+    /// Set from outside to end the lab.
+    pub stop: &'a AtomicBool,
+}
+
+/// Keeps the scenario's network up until told to end. `ready` is called with the control socket's path once programs
+/// may run. The process must have one thread only.
+///
+/// # Errors
+/// See [`Error`]; whatever goes wrong, nothing of the lab remains.
+pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&Path)) -> Result<(), Error> {
+    let entry = options.journal.enter_standing(&scenario.name, options.name)?;
+    let socket = entry.socket().to_owned();
+    let listener = UnixListener::bind(&socket).attempted(|| format!("make {}", socket.display()))?;
+    listener.set_nonblocking(true).attempted(|| format!("use {}", socket.display()))?;
+    mounts::prepare(&hosts_file(scenario), &socket)?;
+    let (first, alive) = begin_processes().attempted(|| "make a process namespace".into())?;
+    let processes = open_namespace(&format!("/proc/{first}/ns/pid"))?;
+
+    let lab = Lab::build(scenario, options.backend)?;
+    for host in &lab.hosts {
+        mounts::name_namespace(&host.name, &host.namespace)?;
+    }
+    let network: Network<Frame> = topology(scenario).build(scenario.seed)?;
+    let spin_right = take_spin_right();
+    let (commands, inbox) = channel();
+    let start = sys::monotonic();
+    let driver = Driver {
+        network,
+        ports: &lab.ports,
+        sampled: Vec::new(),
+        interval: INTERVAL,
+        start,
+        cpus: Placement::choose(spin_right.is_some()).driver,
+        may_spin: spin_right.is_some(),
+        commands: inbox,
+    };
+    let keeper = Keeper {
+        scenario,
+        name: options.name,
+        stop_commands: options.stop_commands,
+        lab: &lab,
+        links: Links::new(scenario),
+        commands,
+        started: Instant::now(),
+        user: (options.privilege == Privilege::UserNamespace)
+            .then(|| open_namespace("/proc/self/ns/user"))
+            .transpose()?,
+        mounts: open_namespace("/proc/self/ns/mnt")?,
+        processes,
+    };
+    let shared = Arc::new(Shared::default());
+    let result = std::thread::scope(|scope| {
+        let shared = &shared;
+        let driving = scope.spawn(move || {
+            let (rows, _nobody) = channel();
+            driver.run(shared, &rows)
+        });
+        ready(&socket);
+        keeper.serve(&listener, || options.stop.load(Ordering::Relaxed) || driving.is_finished());
+        // First the programs, then the network under them.
+        drop(alive);
+        shared.stop.store(true, Ordering::Relaxed);
+        driving.join()
+    });
+    match result {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(e)) => Err(Error::Emulator(e.to_string())),
+        Err(_) => Err(Error::Emulator("it panicked; please report this".into())),
+    }
+}
+
+/// Answers requests.
+struct Keeper<'a> {
+    scenario: &'a Scenario,
+    name: &'a str,
+    stop_commands: bool,
+    lab: &'a Lab,
+    links: Links,
+    commands: Sender<Command>,
+    started: Instant,
+    user: Option<OwnedFd>,
+    mounts: OwnedFd,
+    processes: OwnedFd,
+}
+
+impl Keeper<'_> {
+    fn serve(mut self, listener: &UnixListener, stopped: impl Fn() -> bool) {
+        while !stopped() {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    if self.answer(stream) {
+                        return;
+                    }
+                }
+                Err(_) => std::thread::sleep(NAP),
+            }
+        }
+    }
+
+    /// Answers one client; true where it asked for the end. A client that behaves badly only harms itself.
+    fn answer(&mut self, stream: UnixStream) -> bool {
+        let patient = stream.set_nonblocking(false).and_then(|()| {
+            stream.set_read_timeout(Some(CLIENT_PATIENCE))?;
+            stream.set_write_timeout(Some(CLIENT_PATIENCE))
+        });
+        let Ok(request) = patient.and_then(|()| read_line::<Request>(&stream)) else { return false };
+        let refused = |why: String| Answer::Refused { why };
+        let answer = match &request {
+            Request::Words { words } => match self.obey(words) {
+                Ok(text) => Answer::Text { text },
+                Err(why) => refused(why),
+            },
+            Request::Enter { host } => match self.lab.host(host) {
+                Some(host) => {
+                    let mut fds: Vec<BorrowedFd<'_>> = self.user.iter().map(AsFd::as_fd).collect();
+                    fds.extend([self.mounts.as_fd(), self.processes.as_fd(), host.namespace.fd()]);
+                    match send_fds(&stream, &fds) {
+                        Ok(()) => Answer::Text { text: String::new() },
+                        Err(_) => return false,
+                    }
+                }
+                None => {
+                    // The byte that would carry descriptors.
+                    let _ = (&stream).write_all(&[0]);
+                    refused(self.no_host(host))
+                }
+            },
+            Request::Status => match self.status() {
+                Some(status) => Answer::Status(Box::new(status)),
+                None => refused("the emulator does not answer".into()),
+            },
+            Request::Down => Answer::Text { text: format!("{} goes down", self.name) },
+        };
+        let _ = write_line(&stream, &answer);
+        request == Request::Down
+    }
+
+    fn no_host(&self, name: &str) -> String {
+        let hosts: Vec<&str> = self.lab.hosts.iter().map(|h| h.name.as_str()).collect();
+        format!("there is no host {name}; there are {}", hosts.join(", "))
+    }
+
+    /// Does what a command says; returns what to tell.
+    fn obey(&mut self, words: &[String]) -> Result<String, String> {
+        let words = if words.first().is_some_and(|w| w == "sudo") { &words[1..] } else { words };
+        let (name, rest) = words.split_first().ok_or("which command?")?;
+        let name = name.rsplit('/').next().unwrap_or(name);
+        let done = match (name, rest) {
+            ("link", rest) => self.links.link(rest)?,
+            ("tc", rest) => self.links.tc(rest)?,
+            ("ifconfig", rest) => self.links.ifconfig(rest)?,
+            ("ip", [link, set, rest @ ..]) if link.starts_with('l') && set.starts_with('s') => {
+                let rest = if rest.first().is_some_and(|w| w == "dev") { &rest[1..] } else { rest };
+                self.links.ifconfig(rest)?
+            }
+            ("links", []) => Done { text: self.links.list(), ..Done::default() },
+            (other, _) => {
+                return Err(format!(
+                    "{other} is not understood here; link, tc, ifconfig, ip link set and pcap are"
+                ));
+            }
+        };
+        for (pipe, spec) in done.changed {
+            self.commands
+                .send(Command::Change(pipe, Box::new(spec)))
+                .map_err(|_| "the emulator has ended")?;
+        }
+        Ok(done.text)
+    }
+
+    fn status(&self) -> Option<Status> {
+        let pipes: Vec<PipeId> = (0..self.scenario.links.len() as u32)
+            .flat_map(|link| {
+                [net::Direction::Forward, net::Direction::Backward]
+                    .map(|direction| PipeId { link, direction })
+            })
+            .collect();
+        let (sender, answer): (Sender<LiveReport>, Receiver<LiveReport>) = channel();
+        self.commands.send(Command::Report(pipes, sender)).ok()?;
+        let report = answer.recv_timeout(DRIVER_PATIENCE).ok()?;
+        let links = report.counters.iter().enumerate().map(|(i, counters)| LinkStatus {
+            name: self.scenario.links[i / 2].name.clone(),
+            direction: if i % 2 == 0 { "forward".into() } else { "backward".into() },
+            state: self.links.state(i / 2, i % 2),
+            sent_packets: counters.sent_packets,
+            dropped_queue: counters.dropped_queue,
+            dropped_loss: counters.dropped_loss,
+            queue_bytes: counters.queue_bytes,
+        });
+        Some(Status {
+            schema: "longfat.lab/1".into(),
+            name: self.name.into(),
+            title: self.scenario.title.clone(),
+            pid: std::process::id(),
+            up_s: self.started.elapsed().as_secs_f64(),
+            nodes: nodes(self.scenario),
+            links: links.collect(),
+            emulator_late_p99_us: report.late_p99_ns as f64 / 1000.0,
+            captures: Vec::new(),
+            stop_commands: if self.stop_commands { stop_commands(self.scenario) } else { Vec::new() },
+        })
+    }
+}
+
+fn nodes(scenario: &Scenario) -> Vec<NodeStatus> {
+    let node = |name: &str, kind: &str, interfaces: &[scenario::Interface]| NodeStatus {
+        name: name.into(),
+        kind: kind.into(),
+        addresses: interfaces.iter().flat_map(|i| &i.addresses).map(ToString::to_string).collect(),
+    };
+    let hosts = scenario.hosts.iter().map(|h| node(&h.name, "host", &h.interfaces));
+    let switches = scenario.switches.iter().map(|s| node(s, "switch", &[]));
+    let routers = scenario.routers.iter().map(|r| node(&r.name, "router", &r.interfaces));
+    hosts.chain(switches).chain(routers).collect()
+}
+
+fn stop_commands(scenario: &Scenario) -> Vec<StopCommand> {
+    let of = |host: &scenario::Host| Some(StopCommand { host: host.name.clone(), line: host.stop.clone()? });
+    scenario.hosts.iter().filter_map(of).collect()
+}
+
+/// Every host's and router's name, so that they resolve on every host.
+fn hosts_file(scenario: &Scenario) -> String {
+    let mut text = String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
+    let hosts = scenario.hosts.iter().map(|h| (&h.name, &h.interfaces));
+    let routers = scenario.routers.iter().map(|r| (&r.name, &r.interfaces));
+    for (name, interfaces) in hosts.chain(routers) {
+        for cidr in interfaces.iter().flat_map(|i| &i.addresses) {
+            text.push_str(&format!("{}\t{name}\n", cidr.address));
+        }
+    }
+    text
+}
+
+fn open_namespace(path: &str) -> Result<OwnedFd, Error> {
+    File::open(path).map(OwnedFd::from).attempted(|| format!("open {path}"))
+}

@@ -1,0 +1,428 @@
+//! tc on an emulated port: `qdisc add|change|replace|del|show` with netem and tbf, as tc-netem(8) and tc-tbf(8) read
+//! them. Everything else is refused by name.
+//!
+//! Departures from Linux:
+//! 1. Whatever the order of netem and tbf, a packet passes queue, rate, loss, delay in this order.
+//! 2. netem's `limit` counts the packets that wait for a `rate`; packets on their way cost nothing.
+//! 3. Correlations are refused.
+
+use std::fmt;
+
+use net::{
+    Discipline, Distribution, GilbertElliott, Jitter, LossModel, LossUnit, PipeSpec, QueueLimit, Rate,
+    Reorder,
+};
+use units::{BitRate, Bytes, Time};
+
+use super::tc_units::{percent, rate, size, time};
+
+/// Packets that netem's queue holds unless told otherwise (sch_netem.c, tc-netem(8)).
+const NETEM_LIMIT: u64 = 1000;
+
+/// A qdisc of a port.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Qdisc {
+    /// `1:` is 1.
+    pub(crate) handle: u32,
+    /// The handle of the qdisc above; `None` at the root.
+    pub(crate) parent: Option<u32>,
+    pub(crate) kind: QdiscKind,
+}
+
+/// What a qdisc does.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum QdiscKind {
+    Netem(Netem),
+    Tbf(Tbf),
+}
+
+/// netem's parameters.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Netem {
+    limit: Option<u64>,
+    delay: Time,
+    jitter: Time,
+    distribution: Distribution,
+    loss: LossModel,
+    duplicate: f64,
+    corrupt: f64,
+    reorder: f64,
+    gap: u32,
+    rate: Option<BitRate>,
+}
+
+/// tbf's parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tbf {
+    rate: BitRate,
+    burst: Bytes,
+    limit: Bytes,
+}
+
+/// What is asked of a port.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Tc {
+    Show { device: Option<String> },
+    Change { device: String, action: Action, place: Place, handle: Option<u32>, kind: Option<QdiscKind> },
+}
+
+/// What becomes of a qdisc.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Add,
+    Change,
+    Replace,
+    Delete,
+}
+
+/// Where a qdisc is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Root,
+    Under(u32),
+}
+
+/// Reads the words after `tc`.
+pub(crate) fn parse(words: &[String]) -> Result<Tc, String> {
+    let mut words = words.iter().map(String::as_str).skip_while(|w| w.starts_with('-'));
+    match words.next() {
+        Some("qdisc" | "qd" | "q") => {}
+        other => {
+            return Err(format!(
+                "tc {} is not understood on an emulated port, only tc qdisc",
+                other.unwrap_or("")
+            ));
+        }
+    }
+    let action = match words.next() {
+        None | Some("show" | "list" | "ls" | "l" | "s") => {
+            let rest: Vec<&str> = words.collect();
+            return match rest[..] {
+                [] => Ok(Tc::Show { device: None }),
+                ["dev", device] => Ok(Tc::Show { device: Some(device.into()) }),
+                _ => Err(format!("tc qdisc show {} is not understood", rest.join(" "))),
+            };
+        }
+        Some("add" | "a") => Action::Add,
+        Some("change" | "c") => Action::Change,
+        Some("replace" | "r") => Action::Replace,
+        Some("del" | "delete" | "d") => Action::Delete,
+        Some(other) => return Err(format!("tc qdisc {other} is not understood")),
+    };
+    let (mut device, mut place, mut handle, mut kind) = (None, Place::Root, None, None);
+    while let Some(word) = words.next() {
+        match word {
+            "dev" => device = Some(words.next().ok_or("dev needs a name")?.to_owned()),
+            "root" => place = Place::Root,
+            "parent" => place = Place::Under(major(words.next().ok_or("parent needs a handle")?)?),
+            "handle" => handle = Some(major(words.next().ok_or("handle needs a number")?)?),
+            "netem" => kind = Some(QdiscKind::Netem(netem(&mut words)?)),
+            "tbf" => kind = Some(QdiscKind::Tbf(tbf(&mut words)?)),
+            "ingress" | "clsact" => return Err(format!("{word} is not understood on an emulated port")),
+            other => {
+                return Err(format!(
+                    "qdisc {other} is not understood on an emulated port; netem and tbf are"
+                ));
+            }
+        }
+    }
+    let device = device.ok_or("tc qdisc needs dev NAME")?;
+    if kind.is_none() && action != Action::Delete {
+        return Err("which qdisc? netem and tbf are understood".into());
+    }
+    Ok(Tc::Change { device, action, place, handle, kind })
+}
+
+/// True where the words after `tc` are about netem or tbf, or about what may be theirs; the rest is for the real tc.
+pub fn is_for_emulated_port(words: &[String]) -> bool {
+    parse(words).is_ok()
+}
+
+/// `1:` or `1:1`: the qdisc's number.
+fn major(text: &str) -> Result<u32, String> {
+    let number = text.split(':').next().unwrap_or(text);
+    u32::from_str_radix(number, 16).map_err(|_| format!("{text:?} is no handle; write for example 1:"))
+}
+
+type Words<'a, 'b> = &'b mut dyn Iterator<Item = &'a str>;
+
+fn netem(words: Words<'_, '_>) -> Result<Netem, String> {
+    let mut netem = Netem { gap: 1, ..Netem::default() };
+    let mut words = words.peekable();
+    while let Some(word) = words.next() {
+        let mut value = |what: &str| words.next().ok_or(format!("netem {what} needs a value"));
+        match word {
+            "limit" => netem.limit = Some(count(value("limit")?)?),
+            "delay" | "latency" => {
+                netem.delay = time(value("delay")?)?;
+                if let Some(jitter) = words.next_if(|w| starts_number(w)) {
+                    netem.jitter = time(jitter)?;
+                    no_correlation(&mut words, "delay")?;
+                }
+            }
+            "distribution" => {
+                netem.distribution = match value("distribution")? {
+                    "uniform" => Distribution::Uniform,
+                    "normal" => Distribution::Normal,
+                    "pareto" => Distribution::Pareto,
+                    other => return Err(format!("netem distribution {other} is not understood")),
+                }
+            }
+            "loss" | "drop" => netem.loss = loss(&mut words)?,
+            "duplicate" => {
+                netem.duplicate = percent(value("duplicate")?)?;
+                no_correlation(&mut words, "duplicate")?;
+            }
+            "corrupt" => {
+                netem.corrupt = percent(value("corrupt")?)?;
+                no_correlation(&mut words, "corrupt")?;
+            }
+            "reorder" => {
+                netem.reorder = percent(value("reorder")?)?;
+                no_correlation(&mut words, "reorder")?;
+            }
+            "gap" => netem.gap = count(value("gap")?)?.clamp(1, u64::from(u32::MAX)) as u32,
+            "rate" => netem.rate = Some(rate(value("rate")?)?),
+            other => return Err(format!("netem {other} is not understood on an emulated port")),
+        }
+    }
+    if netem.reorder > 0.0 && netem.delay == Time(0) {
+        return Err("netem reorder needs a delay".into());
+    }
+    Ok(netem)
+}
+
+fn loss<'a, I: Iterator<Item = &'a str>>(words: &mut std::iter::Peekable<I>) -> Result<LossModel, String> {
+    let mut first = words.next().ok_or("netem loss needs a percentage")?;
+    if first == "gemodel" {
+        let mut values = Vec::new();
+        while let Some(word) = words.next_if(|w| starts_number(w)) {
+            values.push(percent(word)?);
+        }
+        let (to_bad, rest) = values.split_first().ok_or("netem loss gemodel needs p")?;
+        return Ok(LossModel::GilbertElliott(GilbertElliott {
+            to_bad: *to_bad,
+            to_good: rest.first().copied().unwrap_or(1.0 - to_bad),
+            loss_bad: rest.get(1).copied().unwrap_or(1.0),
+            loss_good: rest.get(2).copied().unwrap_or(0.0),
+        }));
+    }
+    if first == "state" {
+        return Err("netem loss state is not understood on an emulated port; gemodel is".into());
+    }
+    if first == "random" {
+        first = words.next().ok_or("netem loss random needs a percentage")?;
+    }
+    let share = percent(first)?;
+    no_correlation(words, "loss")?;
+    Ok(if share > 0.0 { LossModel::Independent(share) } else { LossModel::None })
+}
+
+fn no_correlation<'a, I: Iterator<Item = &'a str>>(
+    words: &mut std::iter::Peekable<I>,
+    what: &str,
+) -> Result<(), String> {
+    match words.next_if(|w| starts_number(w)) {
+        Some(correlation) if percent(correlation)? > 0.0 => {
+            Err(format!("a correlation of netem {what} is not understood on an emulated port"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn starts_number(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+}
+
+fn tbf(words: Words<'_, '_>) -> Result<Tbf, String> {
+    let (mut speed, mut burst, mut limit, mut latency) = (None, None, None, None);
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or(format!("tbf {word} needs a value"))?;
+        match word {
+            "rate" => speed = Some(rate(value)?),
+            // What follows a slash is the size of a cell, which nothing uses any more.
+            "burst" | "buffer" | "maxburst" => burst = Some(size(value.split('/').next().unwrap_or(value))?),
+            "limit" => limit = Some(size(value)?),
+            "latency" => latency = Some(time(value)?),
+            other => return Err(format!("tbf {other} is not understood on an emulated port")),
+        }
+    }
+    let rate = speed.filter(|r| r.0 > 0).ok_or("tbf needs a rate")?;
+    let burst = burst.filter(|b| b.0 > 0).ok_or("tbf needs a burst")?;
+    let limit = match (limit, latency) {
+        (Some(limit), None) => limit,
+        (None, Some(latency)) => Bytes(rate.bytes_in(latency).0.saturating_add(burst.0)),
+        _ => return Err("tbf needs either a limit or a latency".into()),
+    };
+    Ok(Tbf { rate, burst, limit })
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is no number of packets"))
+}
+
+/// What a port's qdiscs make of its pipe; `plain` is the pipe without any.
+pub(crate) fn compose(qdiscs: &[Qdisc], plain: &PipeSpec) -> PipeSpec {
+    let mut spec = plain.clone();
+    for qdisc in qdiscs {
+        match &qdisc.kind {
+            QdiscKind::Tbf(tbf) => {
+                spec.rate = Rate::Constant(tbf.rate);
+                spec.burst = Some(tbf.burst);
+                spec.queue = QueueLimit::Bytes(tbf.limit);
+                spec.discipline = Discipline::default();
+            }
+            QdiscKind::Netem(netem) => apply_netem(netem, &mut spec),
+        }
+    }
+    spec
+}
+
+fn apply_netem(netem: &Netem, spec: &mut PipeSpec) {
+    spec.delay = netem.delay;
+    spec.jitter = (netem.jitter > Time(0)).then_some(Jitter {
+        spread: netem.jitter,
+        distribution: netem.distribution,
+        reorders: true,
+    });
+    spec.loss = netem.loss.clone();
+    spec.loss_unit = LossUnit::SuperPacket;
+    spec.duplicate = netem.duplicate;
+    spec.corrupt = netem.corrupt;
+    spec.reorder = (netem.reorder > 0.0).then_some(Reorder { probability: netem.reorder, gap: netem.gap });
+    if let (Some(rate), Rate::Unlimited) = (netem.rate, &spec.rate) {
+        spec.rate = Rate::Constant(rate);
+        spec.queue = QueueLimit::Packets(netem.limit.unwrap_or(NETEM_LIMIT));
+    }
+}
+
+impl fmt::Display for Qdisc {
+    /// As tc prints it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.kind {
+            QdiscKind::Netem(_) => "netem",
+            QdiscKind::Tbf(_) => "tbf",
+        };
+        write!(f, "qdisc {name} {:x}: ", self.handle)?;
+        match self.parent {
+            None => write!(f, "root")?,
+            Some(parent) => write!(f, "parent {parent:x}:")?,
+        }
+        match &self.kind {
+            QdiscKind::Tbf(t) => write!(f, " rate {} burst {}b limit {}b", t.rate, t.burst.0, t.limit.0),
+            QdiscKind::Netem(netem) => fmt_netem(netem, f),
+        }
+    }
+}
+
+fn fmt_netem(netem: &Netem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, " limit {}", netem.limit.unwrap_or(NETEM_LIMIT))?;
+    if netem.delay > Time(0) {
+        write!(f, " delay {}", netem.delay)?;
+    }
+    if netem.jitter > Time(0) {
+        write!(f, "  {}", netem.jitter)?;
+    }
+    match &netem.loss {
+        LossModel::Independent(p) => write!(f, " loss {}%", p * 100.0)?,
+        LossModel::GilbertElliott(g) => write!(
+            f,
+            " loss gemodel p {}% r {}% 1-h {}% 1-k {}%",
+            g.to_bad * 100.0,
+            g.to_good * 100.0,
+            g.loss_bad * 100.0,
+            g.loss_good * 100.0
+        )?,
+        _ => {}
+    }
+    for (name, share) in
+        [("duplicate", netem.duplicate), ("corrupt", netem.corrupt), ("reorder", netem.reorder)]
+    {
+        if share > 0.0 {
+            write!(f, " {name} {}%", share * 100.0)?;
+        }
+    }
+    match netem.rate {
+        Some(rate) => write!(f, " rate {rate}"),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn kind(line: &str) -> QdiscKind {
+        match parse(&words(line)) {
+            Ok(Tc::Change { kind: Some(kind), .. }) => kind,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    /// The lines of the course's Lab 8 and Lab 13.
+    #[test]
+    fn the_labs_own_lines_are_understood() {
+        let first = parse(&words("qdisc add dev s1-eth2 root handle 1: netem delay 20ms")).unwrap();
+        let Tc::Change { device, action, place, handle, kind: Some(netem) } = first else { panic!() };
+        assert_eq!((device.as_str(), action, place, handle), ("s1-eth2", Action::Add, Place::Root, Some(1)));
+        let line = "qdisc add dev s1-eth2 parent 1: handle 2: tbf rate 10gbit burst 5000000 limit 25000000";
+        let tbf = kind(line);
+        let qdiscs =
+            [Qdisc { handle: 1, parent: None, kind: netem }, Qdisc { handle: 2, parent: Some(1), kind: tbf }];
+        let spec = compose(&qdiscs, &PipeSpec::default());
+        assert_eq!(spec.delay, Time::from_millis(20));
+        assert_eq!(spec.rate, Rate::Constant(BitRate(10_000_000_000)));
+        assert_eq!((spec.burst, spec.queue), (Some(Bytes(5_000_000)), QueueLimit::Bytes(Bytes(25_000_000))));
+        assert_eq!(qdiscs[0].to_string(), "qdisc netem 1: root limit 1000 delay 20ms");
+        assert!(qdiscs[1].to_string().starts_with("qdisc tbf 2: parent 1: rate 10"));
+        let lossy = kind("qdisc change dev s1-eth2 root handle 1: netem loss 1%");
+        let spec = compose(&[Qdisc { handle: 1, parent: None, kind: lossy }], &PipeSpec::default());
+        assert_eq!((spec.loss, spec.loss_unit), (LossModel::Independent(0.01), LossUnit::SuperPacket));
+    }
+
+    #[test]
+    fn netem_and_tbf_in_all_their_words() {
+        let line = "qdisc add dev x root netem delay 100ms 10ms distribution normal loss gemodel 1% 10% 70% 0.1% \
+                    duplicate 1% corrupt 0.1% reorder 25% gap 5 rate 1mbit limit 50";
+        let spec = compose(&[Qdisc { handle: 1, parent: None, kind: kind(line) }], &PipeSpec::default());
+        let jitter = spec.jitter.unwrap();
+        assert_eq!((jitter.spread, jitter.distribution), (Time::from_millis(10), Distribution::Normal));
+        assert_eq!((spec.duplicate, spec.corrupt), (0.01, 0.001));
+        assert_eq!(spec.reorder, Some(Reorder { probability: 0.25, gap: 5 }));
+        assert_eq!((spec.rate, spec.queue), (Rate::Constant(BitRate(1_000_000)), QueueLimit::Packets(50)));
+        assert!(matches!(spec.loss, LossModel::GilbertElliott(g) if (g.loss_bad - 0.7).abs() < 1e-12));
+        let QdiscKind::Tbf(tbf) = kind("qdisc replace dev x root tbf rate 8mbit burst 32kbit latency 400ms")
+        else {
+            panic!()
+        };
+        assert_eq!((tbf.burst, tbf.limit), (Bytes(4096), Bytes(404_096)));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_by_name() {
+        for (line, named) in [
+            ("class show dev x", "class"),
+            ("qdisc add dev x root fq_codel", "fq_codel"),
+            ("qdisc add dev x root netem slot 1ms", "slot"),
+            ("qdisc add dev x root netem delay 1ms 1ms 25%", "correlation"),
+            ("qdisc add dev x root netem loss state 1%", "state"),
+            ("qdisc add dev x root netem delay", "delay"),
+            ("qdisc add dev x root netem delay quick", "quick"),
+            ("qdisc add dev x root tbf rate 1mbit burst 10kb", "limit"),
+            ("qdisc add dev x root tbf rate 1mbit burst 10kb limit 5 peakrate 1", "peakrate"),
+            ("qdisc add root netem delay 1ms", "dev"),
+            ("qdisc add dev x root", "which"),
+            ("qdisc add dev x parent zz: netem delay 1ms", "zz"),
+            ("qdisc add dev x root netem reorder 5%", "delay"),
+            ("qdisc mangle dev x", "mangle"),
+            ("", "only tc qdisc"),
+        ] {
+            let error = parse(&words(line)).unwrap_err();
+            assert!(error.contains(named), "{line}: {error}");
+        }
+    }
+}

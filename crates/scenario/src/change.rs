@@ -1,0 +1,47 @@
+//! Single values of a link's direction changed by hand, as at the prompt of a running lab.
+
+use net::PipeSpec;
+
+use crate::{
+    decode_links::decode_direction,
+    error::Problems,
+    print::inline,
+    tree::{Entry, Span, parse_document, parse_value},
+};
+
+const NOWHERE: Span = Span { source: 0, start: 0, end: 0 };
+
+/// `base` with these keys of the scenario file changed; the value `none` takes a key away.
+///
+/// ```
+/// let slow = scenario::change_direction(&net::PipeSpec::default(), &[("delay", "50ms")]).unwrap();
+/// assert_eq!(slow.delay, units::Time::from_millis(50));
+/// assert!(scenario::change_direction(&slow, &[("dealy", "50ms")]).is_err());
+/// ```
+///
+/// # Errors
+/// In one line, what is wrong with the first wrong key or value.
+pub fn change_direction(base: &PipeSpec, changes: &[(&str, &str)]) -> Result<PipeSpec, String> {
+    let mut tree = parse_document(&format!("direction = {}", inline(base)), 0).map_err(|(why, _)| why)?;
+    let node = tree.get_mut("direction").ok_or("no direction")?;
+    let table = node.table_mut().ok_or("no direction")?;
+    for (key, value) in changes {
+        table.remove(key);
+        if *value != "none" {
+            let node = parse_value(value, 0, 0);
+            table.overlay_entry(Entry { key: (*key).into(), key_span: NOWHERE, node });
+        }
+    }
+    let mut problems = Problems::default();
+    let changed = decode_direction(node, &mut problems);
+    match problems.first() {
+        Some(problem) => Err(problem),
+        None => Ok(changed),
+    }
+}
+
+/// A direction in the words of the scenario file, on one line.
+pub fn describe_direction(direction: &PipeSpec) -> String {
+    let text = inline(direction);
+    text.trim_start_matches("{ ").trim_end_matches(" }").to_owned()
+}

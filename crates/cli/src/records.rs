@@ -43,6 +43,9 @@ pub struct PlotArgs {
     /// Metrics, separated by commas: cwnd, rtt, goodput, ... or any column's name
     #[arg(long, value_delimiter = ',', default_value = "goodput,cwnd,rtt")]
     metric: Vec<String>,
+    /// Draw against this metric instead of time, a point for each sample
+    #[arg(long, value_name = "METRIC")]
+    against: Option<String>,
     /// The SVG file to write; standard output without it
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -88,7 +91,11 @@ pub fn plot(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     let metrics: Vec<&str> = args.metric.iter().map(|m| m.trim()).collect();
     let options = PlotOptions { title: runs.first().map(|r| r.title.clone()), ..PlotOptions::default() };
     let borrowed: Vec<&LoadedRun> = runs.iter().collect();
-    let svg = view::plot(&borrowed, &metrics, &options).map_err(|e| Exit::BadInput(e.to_string()))?;
+    let svg = match &args.against {
+        Some(against) => view::plot_against(&borrowed, &metrics, against, &options),
+        None => view::plot(&borrowed, &metrics, &options),
+    };
+    let svg = svg.map_err(|e| Exit::BadInput(e.to_string()))?;
     write(args.output.as_deref(), &svg, json)
 }
 

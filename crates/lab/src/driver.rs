@@ -19,7 +19,7 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
-use net::{Counters, DropCause, Network, PipeId, PipeSpec, Sink};
+use net::{Counters, DropCause, Network, Packet, PipeId, PipeSpec, Sink};
 use units::Time;
 
 use crate::{
@@ -46,6 +46,8 @@ const FORCED_DEBT: u64 = 100_000;
 const STALL: u64 = 5_000_000;
 /// How often the thread's processor time is read.
 const METER_INTERVAL: u64 = 50_000;
+/// What a card's ring holds, as the time that the link takes for it: enough to bridge this thread's lateness.
+const RING: u64 = 100_000;
 /// Frames read from one port before the others get their turn.
 const BATCH: usize = 16;
 /// Real-time priority of the driver; the sampler's is lower.
@@ -129,6 +131,7 @@ impl Driver<'_> {
         };
         let mut budget = Budget::new(hands.now(), sys::thread_time(), self.may_spin, not_real_time.is_none());
         let mut stalls = Stalls::default();
+        let mut gates = Gates::new(self.ports);
         let mut next_row = Time(0);
         while !shared.stop.load(Ordering::Relaxed) {
             let now = hands.now();
@@ -144,6 +147,7 @@ impl Driver<'_> {
             }
             let due = self.network.next_wake().map_or(next_row, |wake| wake.min(next_row));
             let before = hands.now();
+            let due = due.min(gates.open_due(before, &mut poll));
             let wait = budget.wait(before, due);
             match wait {
                 Wait::Poll(span) => poll.wait(Duration::from_nanos(span))?,
@@ -153,7 +157,7 @@ impl Driver<'_> {
                 }
             }
             let after = hands.now();
-            let read = read_ports(&mut self.network, &poll, &mut hands)?;
+            let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut hands)?;
             let now = hands.now();
             if wait == Wait::Poll(0) && !read && due > after {
                 shared.spun.fetch_add(now.0 - before.0, Ordering::Relaxed);
@@ -179,11 +183,22 @@ fn obey(command: Command, network: &mut Network<Frame>, now: Time, hands: &Hands
 }
 
 /// Takes in what the hosts sent; true if there was anything.
-fn read_ports(network: &mut Network<Frame>, poll: &PollSet, hands: &mut Hands<'_>) -> io::Result<bool> {
+fn read_ports(
+    network: &mut Network<Frame>,
+    poll: &mut PollSet,
+    gates: &mut Gates,
+    hands: &mut Hands<'_>,
+) -> io::Result<bool> {
     let ports = hands.ports;
     let mut any = false;
-    for (host, port) in ports.iter().enumerate().filter(|(host, _)| poll.ready(*host)) {
+    for (host, port) in ports.iter().enumerate() {
+        if !poll.ready(host) {
+            continue;
+        }
         for _ in 0..BATCH {
+            if port.has_tx_queue && !gates.may_read(host, hands.now(), network, poll) {
+                break;
+            }
             let mut buffer = hands.buffers.take();
             let Some(len) = port.read(&mut buffer)? else {
                 hands.buffers.put(buffer);
@@ -209,6 +224,13 @@ struct Hands<'a> {
 }
 
 impl Hands<'_> {
+    fn give(&mut self, port: &Port, frame: Frame) {
+        if !port.write(frame.bytes()) {
+            self.refused += 1;
+        }
+        self.buffers.recycle(frame);
+    }
+
     /// Time since the run's start.
     fn now(&self) -> Time {
         Time(sys::monotonic().0.saturating_sub(self.start.0))
@@ -218,14 +240,52 @@ impl Hands<'_> {
 impl Sink<Frame> for Hands<'_> {
     fn deliver(&mut self, host: u32, at: Time, frame: Frame) {
         self.lateness.saturating_record(self.now().0.saturating_sub(at.0));
-        if !self.ports[host as usize].write(frame.bytes()) {
-            self.refused += 1;
+        let port = &self.ports[host as usize];
+        let mut frame = frame;
+        while let Some(most) = port.gro.filter(|most| frame.segments() > *most) {
+            let rest = frame.split_off(most);
+            self.give(port, std::mem::replace(&mut frame, rest));
         }
-        self.buffers.recycle(frame);
+        self.give(port, frame);
     }
 
     fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, frame: Frame) {
         self.buffers.recycle(frame);
+    }
+}
+
+/// Holds back what hosts with a transmit queue send, until their link has sent most of what it has: a card's ring is
+/// small, and what does not fit waits in the kernel's own queue, which drops what does not fit there.
+struct Gates(Vec<Time>);
+
+impl Gates {
+    fn new(ports: &[Port]) -> Self {
+        Gates(vec![Time(0); ports.len()])
+    }
+
+    /// Heeds again the ports whose time has come; says when the next one's comes.
+    fn open_due(&mut self, now: Time, poll: &mut PollSet) -> Time {
+        let mut next = Time(u64::MAX);
+        for (host, until) in self.0.iter_mut().enumerate().filter(|(_, until)| **until > Time(0)) {
+            if *until <= now {
+                *until = Time(0);
+                poll.heed(host, true);
+            } else {
+                next = next.min(*until);
+            }
+        }
+        next
+    }
+
+    /// Whether the ring of `host` has room; if not, its port is left alone until it has.
+    fn may_read(&mut self, host: usize, now: Time, network: &mut Network<Frame>, poll: &mut PollSet) -> bool {
+        let busy = network.busy(host as u32, now).0;
+        if busy <= RING {
+            return true;
+        }
+        self.0[host] = Time(now.0 + busy - RING / 2);
+        poll.heed(host, false);
+        false
     }
 }
 

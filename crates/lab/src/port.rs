@@ -69,6 +69,10 @@ impl Backend {
 pub(crate) struct Port {
     file: File,
     backend: Backend,
+    /// Most segments that the host takes at once.
+    pub(crate) gro: Option<u32>,
+    /// The host's kernel sees its transmit queue fill: packets are taken no faster than the link sends them.
+    pub(crate) has_tx_queue: bool,
 }
 
 /// What a port's device needs to know.
@@ -125,7 +129,7 @@ impl Port {
             Some(file) => file,
             None => wires.run(|| open_wire(&wire, setup))?,
         };
-        Ok(Port { file, backend })
+        Ok(Port { file, backend, gro: setup.nic.gro, has_tx_queue: setup.nic.tx_queue.is_some() })
     }
 
     /// The descriptor to poll.

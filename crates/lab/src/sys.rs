@@ -209,6 +209,14 @@ impl PollSet {
         PollSet(files.map(|f| libc::pollfd { fd: f.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect())
     }
 
+    /// Whether input of the `index`th counts.
+    pub(crate) fn heed(&mut self, index: usize, heed: bool) {
+        self.0[index].events = if heed { libc::POLLIN } else { 0 };
+        if !heed {
+            self.0[index].revents = 0;
+        }
+    }
+
     /// Waits for input on any for at most `timeout`. A signal ends the wait as well.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let timeout =

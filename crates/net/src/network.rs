@@ -166,6 +166,11 @@ impl<P: Packet> Network<P> {
     /// From now on a pipe is what `spec` says.
     pub fn change(&mut self, _pipe: PipeId, _now: Time, _spec: &PipeSpec) {}
 
+    /// How long the link of `host` will be busy with what it has taken in, if nothing more comes.
+    pub fn busy(&mut self, _host: u32, _now: Time) -> Time {
+        Time(0)
+    }
+
     /// The counters of one direction of a link as of `now`; its `max_queue_bytes_since` starts anew.
     pub fn sample(&mut self, pipe: PipeId, now: Time) -> Counters {
         self.pipes.get_mut(pipe.index()).map_or(Counters::default(), |p| p.sample(now))

@@ -88,6 +88,35 @@ impl<'a> Figure<'a> {
         figure
     }
 
+    /// `metrics` against another metric, and the largest value of that. Of each flow its second half, when it has settled.
+    pub(crate) fn against(runs: &'a [&'a LoadedRun], metrics: &'a [Metric], against: &Metric) -> (Self, f64) {
+        let mut figure = Figure::of(runs, &[]);
+        figure.strips.clear();
+        let mut largest: f64 = 0.0;
+        for metric in metrics {
+            let mut panel = Panel { metric, note: String::new(), curves: Vec::new(), strokes: Vec::new() };
+            for (run_index, run) in runs.iter().enumerate() {
+                for flow in unique(run.flows.iter().map(|row| row.flow.clone())) {
+                    let colour = if runs.len() > 1 { run_index } else { figure.legend_colour(&flow) };
+                    let rows: Vec<_> = run.flows.iter().filter(|row| row.flow == flow).collect();
+                    let points: Vec<Point> = rows[rows.len() / 2..]
+                        .iter()
+                        .filter_map(|row| Some((against.value.of_flow(row)?, metric.value.of_flow(row))))
+                        .filter(|(_, y)| y.is_some())
+                        .collect();
+                    largest = points.iter().map(|p| p.0).fold(largest, f64::max);
+                    panel.curves.push(Curve { colour, stroke: Stroke::Marks, points, raw: Vec::new() });
+                }
+            }
+            panel.note = match panel.curves.iter().all(|c| c.points.is_empty()) {
+                true => "no samples in this record".to_owned(),
+                false => "second half of each flow".to_owned(),
+            };
+            figure.panels.push(panel);
+        }
+        (figure, largest)
+    }
+
     fn panel(&mut self, metric: &'a Metric) -> Panel<'a> {
         let mut panel = Panel { metric, note: String::new(), curves: Vec::new(), strokes: Vec::new() };
         let several_runs = self.runs.len() > 1;

@@ -36,5 +36,5 @@ pub use compare::{Comparison, FlowComparison, MetricComparison, compare};
 pub use error::Error;
 pub use loaded::LoadedRun;
 pub use metric::metric_names;
-pub use plot::{PlotOptions, Reference, plot};
+pub use plot::{PlotOptions, Reference, plot, plot_against};
 pub use report::{ReportExtra, report};

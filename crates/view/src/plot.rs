@@ -1,4 +1,4 @@
-//! Time series as SVG: one panel per metric above each other, over one time axis.
+//! Metrics as SVG: one panel per metric above each other, over time or over another metric.
 
 use std::collections::BTreeSet;
 
@@ -59,24 +59,50 @@ pub fn plot(runs: &[&LoadedRun], metrics: &[&str], options: &PlotOptions) -> Res
         return Err(Error::NoMetric);
     }
     let metrics = metrics.iter().map(|name| Metric::parse(name)).collect::<Result<Vec<_>, _>>()?;
-    Ok(draw(&Figure::of(runs, &metrics), options))
+    let figure = Figure::of(runs, &metrics);
+    let time = Axis::of_time(figure.end_s, x_ticks(options));
+    let name = format!("time since the start ({})", time.unit);
+    Ok(draw(&figure, time, &name, "over time", options))
 }
 
-/// Where panels lie, and the time axis that they share.
+/// Draws `metrics` of `runs` against another metric of the same rows: a point for each sample of the second half of each flow.
+pub fn plot_against(
+    runs: &[&LoadedRun],
+    metrics: &[&str],
+    against: &str,
+    options: &PlotOptions,
+) -> Result<String, Error> {
+    if metrics.is_empty() {
+        return Err(Error::NoMetric);
+    }
+    let metrics = metrics.iter().map(|name| Metric::parse(name)).collect::<Result<Vec<_>, _>>()?;
+    let against = Metric::parse(against)?;
+    let (figure, largest) = Figure::against(runs, &metrics, &against);
+    let axis = Axis::of_values(0.0, largest, against.unit, x_ticks(options));
+    let name = format!("{} ({})", against.title.to_lowercase(), axis.unit);
+    let subject = format!("against {}", against.title.to_lowercase());
+    Ok(draw(&figure, axis, &name, &subject, options))
+}
+
+fn x_ticks(options: &PlotOptions) -> usize {
+    ((f64::from(options.width.max(320)) - LEFT - RIGHT) / 80.0) as usize
+}
+
+/// Where panels lie, and the horizontal axis that they share.
 struct Frame {
     left: f64,
     right: f64,
     height: f64,
-    time: Axis,
+    across: Axis,
 }
 
 impl Frame {
-    fn x(&self, time_s: f64) -> f64 {
-        self.left + self.inner_x(time_s)
+    fn x(&self, value: f64) -> f64 {
+        self.left + self.inner_x(value)
     }
 
-    fn inner_x(&self, time_s: f64) -> f64 {
-        self.time.position(time_s) * self.width()
+    fn inner_x(&self, value: f64) -> f64 {
+        self.across.position(value) * self.width()
     }
 
     fn width(&self) -> f64 {
@@ -84,11 +110,10 @@ impl Frame {
     }
 }
 
-fn draw(figure: &Figure<'_>, options: &PlotOptions) -> String {
+fn draw(figure: &Figure<'_>, across: Axis, name: &str, relation: &str, options: &PlotOptions) -> String {
     let width = f64::from(options.width.max(320));
     let height = f64::from(options.panel_height.max(60));
-    let time = Axis::of_time(figure.end_s, ((width - LEFT - RIGHT) / 80.0) as usize);
-    let frame = Frame { left: LEFT, right: width - RIGHT, height, time };
+    let frame = Frame { left: LEFT, right: width - RIGHT, height, across };
     let mut canvas = Canvas::default();
     let mut y = 10.0;
     if let Some(title) = &options.title {
@@ -107,15 +132,14 @@ fn draw(figure: &Figure<'_>, options: &PlotOptions) -> String {
             y += 18.0;
         }
     }
-    for tick in &frame.time.ticks {
+    for tick in &frame.across.ticks {
         canvas.text(frame.x(tick.value), y + 17.0, Anchor::Middle, "tick", &tick.text);
     }
-    let name = format!("time since the start ({})", frame.time.unit);
-    canvas.text((frame.left + frame.right) / 2.0, y + 36.0, Anchor::Middle, "tick", &name);
+    canvas.text((frame.left + frame.right) / 2.0, y + 36.0, Anchor::Middle, "tick", name);
     let subject =
         figure.panels.iter().map(|panel| panel.metric.title.as_str()).collect::<Vec<_>>().join(", ");
     let css = options.standalone.then(plot_css);
-    canvas.finish(width, y + 46.0, &format!("{subject} over time"), css.as_deref())
+    canvas.finish(width, y + 46.0, &format!("{subject} {relation}"), css.as_deref())
 }
 
 fn draw_legend(canvas: &mut Canvas, legend: &[(String, usize)], frame: &Frame, top: f64) -> f64 {
@@ -160,7 +184,7 @@ fn draw_panel(
         canvas.line(frame.left, y, frame.right, y, "grid");
         canvas.text(frame.left - 8.0, y + 4.0, Anchor::End, "tick", &tick.text);
     }
-    for tick in &frame.time.ticks {
+    for tick in &frame.across.ticks {
         canvas.line(frame.x(tick.value), area_top, frame.x(tick.value), bottom, "grid");
     }
     canvas.open_clip(frame.left, area_top, frame.width(), frame.height);

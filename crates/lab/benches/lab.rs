@@ -1,5 +1,8 @@
-//! `make bench`: the lab's goodput against a plain veth pair and against the payload limit at 10 Gb/s,
-//! for MTU 1500 and 9000, all in one run. Ratios count; single figures depend on the machine's mood.
+//! `make bench`, the lab's part, all in one run. Ratios count; single figures depend on the machine's mood.
+//!
+//! - goodput against a plain veth pair and against the payload limit, at 10 Gb/s x 20 ms and 25 Gb/s x 10 ms
+//! - how exact round-trip times are
+//! - how exactly a rate is held, by packet size, and how many small packets a second the lab carries
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -55,6 +58,79 @@ fn scenario(mtu: u32, link: &str) -> Scenario {
     file.resolve(None, &sets).unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// Goodput at 25 Gb/s and 10 ms with jumbo packets.
+fn fast(options: &lab::Options<'_>) {
+    let (mtu, rate) = (9000u32, 25e9);
+    let shaped = "forward = { rate = \"25gbit\", delay = \"10ms\", queue = \"60MB\" }";
+    let (goodput, quality) = lab(mtu, shaped, options);
+    let limit = rate * f64::from(mtu - 52) / f64::from(mtu + 14);
+    println!(
+        "\n25 Gb/s x 10 ms at MTU 9000: {:.2} Gb/s, {:.1} % of the payload limit; late p99 {:.0} us{}",
+        goodput * 1e-9,
+        goodput / limit * 100.0,
+        quality.emulator_late_p99_us.unwrap_or(f64::NAN),
+        if quality.ok { "" } else { "; not to be trusted" }
+    );
+}
+
+/// Echoes over 10 ms each way: how much longer they take than 20 ms.
+fn round_trips(options: &lab::Options<'_>) {
+    let text = r#"
+        duration = "11s"
+        hosts.h1.address = "10.0.0.1/24"
+        hosts.h2.address = "10.0.0.2/24"
+        links = [{ ends = ["h1", "h2"], both = { delay = "10ms" } }]
+        flows = [{ name = "ping", kind = "ping", from = "h1", to = "h2", interval = "5ms", count = 2000 }]
+    "#;
+    let scenario = ScenarioFile::parse("ping.toml", text).and_then(|f| f.resolve(None, &[]));
+    let outcome = scenario
+        .map_err(|e| e.to_string())
+        .and_then(|s| lab::run(&s, options, &mut Quiet).map_err(|e| e.to_string()));
+    let outcome = outcome.unwrap_or_else(|e| panic!("{e}"));
+    let mut errors: Vec<i64> =
+        outcome.flows.iter().filter_map(|r| Some(r.srtt_us? - 20_000)).skip(1).collect();
+    errors.sort_unstable();
+    let at = |share: f64| errors.get((errors.len() as f64 * share) as usize).copied().unwrap_or(0);
+    println!(
+        "\nRound-trip time error over {} echoes at 20 ms: p50 {} us, p90 {} us, p99 {} us",
+        errors.len(),
+        at(0.5),
+        at(0.9),
+        at(0.99)
+    );
+}
+
+/// A flood of UDP packets of each size over 1 Gb/s, and of 64 B over a link without a rate.
+fn packets(options: &lab::Options<'_>) {
+    println!("\nUDP flood over 1 Gb/s for 10 s (sizes are of the frame; the link counts it whole)");
+    println!(
+        "{:>7}  {:>12}  {:>12}  {:>12}  {:>8}",
+        "bytes", "sent pkt/s", "link pkt/s", "link Mb/s", "of rate"
+    );
+    for frame in [64usize, 128, 256, 512, 1024, 1514, 4096, 9014] {
+        let link = "forward = { rate = \"1gbit\", queue = \"1MB\" }";
+        flood(frame, link, 1e9, Duration::from_secs(10), options);
+    }
+    println!("and over a link without a rate for 5 s");
+    for frame in [64usize, 1514] {
+        flood(frame, "forward = { delay = \"1ms\" }", f64::NAN, Duration::from_secs(5), options);
+    }
+}
+
+fn flood(frame: usize, link: &str, rate: f64, span: Duration, options: &lab::Options<'_>) {
+    let scenario = scenario(9000, link);
+    let flood = lab::flood::udp_flood(&scenario, options.backend, frame - 14, span);
+    let flood = flood.unwrap_or_else(|e| panic!("{e}"));
+    let share =
+        if rate.is_nan() { String::new() } else { format!("{:.2}%", flood.carried_bps / rate * 100.0) };
+    println!(
+        "{frame:>7}  {:>12.0}  {:>12.0}  {:>12.1}  {share:>8}",
+        flood.sent_pps,
+        flood.carried_pps,
+        flood.carried_bps * 1e-6
+    );
+}
+
 fn main() {
     let journal = lab::Journal::of_this_user();
     let privilege = lab::acquire().unwrap_or_else(|e| panic!("{e}"));
@@ -90,4 +166,7 @@ fn main() {
         );
         quality.notes.iter().for_each(|note| println!("       {note}"));
     }
+    fast(&options);
+    round_trips(&options);
+    packets(&options);
 }

@@ -12,6 +12,8 @@ pub mod baseline;
 mod buffers;
 mod driver;
 mod error;
+#[doc(hidden)]
+pub mod flood;
 mod flow;
 mod frame;
 mod host;

@@ -1,0 +1,123 @@
+//! For the bench: UDP packets of one size from the first host to the second, as fast as one thread sends them.
+
+use std::{
+    net::UdpSocket,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::channel,
+    },
+    time::Duration,
+};
+
+use net::{Direction, Network, PipeId};
+use scenario::Scenario;
+use units::Time;
+
+use crate::{
+    Backend, Error,
+    driver::{Driver, Shared},
+    error::Attempted,
+    frame::Frame,
+    plan::topology,
+    processors::{Placement, move_to},
+    run::Lab,
+    sys,
+};
+
+/// What a flood gave, over the measured span.
+#[derive(Debug, Clone, Copy)]
+pub struct Flood {
+    /// Packets that the program sent, a second.
+    pub sent_pps: f64,
+    /// Packets that the first link sent on, a second.
+    pub carried_pps: f64,
+    /// The rate on that link in bit/s, overhead included.
+    pub carried_bps: f64,
+}
+
+/// Floods the first link's forward direction with packets of `ip_bytes` (28 at least) for `span`, after half a second
+/// of warming up.
+pub fn udp_flood(
+    scenario: &Scenario,
+    backend: Backend,
+    ip_bytes: usize,
+    span: Duration,
+) -> Result<Flood, Error> {
+    let lab = Lab::build(scenario, backend)?;
+    let [from, to] = &lab.hosts[..] else {
+        return Err(Error::Emulator("a flood needs two hosts".into()));
+    };
+    let network: Network<Frame> = topology(scenario).build(scenario.seed)?;
+    let pipe = PipeId { link: 0, direction: Direction::Forward };
+    let start = sys::monotonic();
+    let placement = Placement::choose(true);
+    let (_nobody, commands) = channel();
+    let driver = Driver {
+        network,
+        ports: &lab.ports,
+        sampled: vec![pipe],
+        interval: Time::from_millis(10),
+        start,
+        cpus: placement.driver.clone(),
+        may_spin: true,
+        commands,
+    };
+    let shared = Arc::new(Shared::default());
+    let over = AtomicBool::new(false);
+    let (sender, rows) = channel();
+    let bind =
+        |address: std::net::IpAddr| UdpSocket::bind((address, 5000)).attempted(|| "bind a UDP socket".into());
+    let source = from.namespace.run(|| bind(from.address))?;
+    let sink = to.namespace.run(|| bind(to.address))?;
+    source.connect((to.address, 5000)).attempted(|| "connect a UDP socket".into())?;
+    sink.set_read_timeout(Some(Duration::from_millis(50))).attempted(|| "use a UDP socket".into())?;
+    let payload = vec![0u8; ip_bytes.saturating_sub(28)];
+    let cpus = placement.flows;
+    let (first, last, sent) = std::thread::scope(|scope| {
+        let (shared, over, cpus) = (&shared, &over, &cpus);
+        let driving = scope.spawn(move || driver.run(shared, &sender));
+        scope.spawn(move || {
+            move_to(cpus.as_deref());
+            let mut buffer = [0u8; 65_536];
+            while !over.load(Ordering::Relaxed) {
+                let _ = sink.recv(&mut buffer);
+            }
+        });
+        let sending = scope.spawn(move || {
+            move_to(cpus.as_deref());
+            let mut sent = 0u64;
+            while !over.load(Ordering::Relaxed) {
+                // What the device does not take is only not sent.
+                sent += u64::from(source.send(&payload).is_ok());
+            }
+            sent
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        let mut first = None;
+        let began = sys::monotonic();
+        while sys::monotonic().0 - began.0 < span.as_nanos() as u64 {
+            std::thread::sleep(Duration::from_millis(5));
+            for row in rows.try_iter() {
+                if row.at.0 >= began.0 - start.0 {
+                    first.get_or_insert((row.at, row.counters[0]));
+                }
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        let last = rows.recv().ok().map(|row| (row.at, row.counters[0]));
+        let sent = sending.join().unwrap_or(0);
+        shared.stop.store(true, Ordering::Relaxed);
+        let _ = driving.join();
+        (first, last, sent)
+    });
+    let (Some((t0, a)), Some((t1, b))) = (first, last) else {
+        return Err(Error::Emulator("it gave no samples".into()));
+    };
+    let seconds = (t1.0 - t0.0) as f64 * 1e-9;
+    Ok(Flood {
+        sent_pps: sent as f64 / (span.as_secs_f64() + 0.5),
+        carried_pps: (b.sent_packets - a.sent_packets) as f64 / seconds,
+        carried_bps: (b.sent_bytes - a.sent_bytes) as f64 * 8.0 / seconds,
+    })
+}

@@ -160,7 +160,7 @@ fn read_ports(network: &mut Network<Frame>, poll: &PollSet, hands: &mut Hands<'_
             let Some(frame) = hands.buffers.frame(buffer, len) else { continue };
             let now = hands.now();
             network.run_until(now, hands);
-            network.send(host as u32, now, frame.destination(ports.len() as u32), frame, hands);
+            network.send(host as u32, now, frame.destination(network.stations()), frame, hands);
         }
     }
     Ok(any)
@@ -183,9 +183,9 @@ impl Hands<'_> {
 }
 
 impl Sink<Frame> for Hands<'_> {
-    fn deliver(&mut self, host: u32, at: Time, frame: Frame) {
+    fn deliver(&mut self, station: u32, at: Time, frame: Frame) {
         self.lateness.saturating_record(self.now().0.saturating_sub(at.0));
-        if !self.ports[host as usize].write(frame.bytes()) {
+        if !self.ports[station as usize].write(frame.bytes()) {
             self.refused += 1;
         }
         self.buffers.recycle(frame);

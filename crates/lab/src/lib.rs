@@ -13,6 +13,7 @@ mod driver;
 mod error;
 mod flow;
 mod frame;
+mod frame_layers;
 mod host;
 mod journal;
 mod machine;

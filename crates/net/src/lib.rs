@@ -29,6 +29,7 @@ mod discipline;
 mod fifo;
 mod fixed;
 mod graph;
+pub mod ip;
 
 mod loss;
 mod network;

@@ -162,6 +162,11 @@ impl<P: Packet> Network<P> {
         }
     }
 
+    /// How many stations there are; [`crate::Topology::stations`] says which.
+    pub fn stations(&self) -> u32 {
+        self.stations.len() as u32
+    }
+
     /// The next step of host `host` towards a station; none for its own, or where no way leads there.
     pub fn way(&self, host: u32, to: u32) -> Option<Way> {
         if let Some(table) = self.host_tables.get(host as usize) {

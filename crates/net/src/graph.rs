@@ -1,8 +1,9 @@
 //! The ways through a graph of hosts, switches and routers.
 //!
-//! Every way is a shortest one, counted in links; of several the one whose links come first in the
-//! plan, link by link from the sender. So the way of a packet is the same whether it is chosen at once or hop
-//! by hop.
+//! Between stations of one switched network a packet takes the shortest way through its switches. To any other
+//! station it takes the shortest way of all, counted in links, until it comes to a router on the
+//! station's switched network. Of several shortest ways it takes the one whose links come first in the
+//! plan, link by link from the sender; so the way is the same whether it is chosen at once or hop by hop.
 
 use std::collections::VecDeque;
 
@@ -108,10 +109,25 @@ impl Graph {
 
     /// For each switch the pipe to take to `station`, over switches alone.
     pub(crate) fn switch_ways(&self, station: usize) -> Vec<Option<u32>> {
-        let last = twin(self.stations[station].out.index());
+        let distance = self.switch_distances(station);
+        let way = |switch: u32| {
+            let node = self.number(Node::Switch(switch));
+            match distance[node] {
+                FAR => None,
+                1 => Some(twin(self.stations[station].out.index()) as u32),
+                far => {
+                    self.out[node].iter().find(|&&pipe| distance[self.to(pipe)] == far - 1).map(|&p| p as u32)
+                }
+            }
+        };
+        (0..self.switches).map(way).collect()
+    }
+
+    /// Links from each switch to `station`, over switches alone.
+    fn switch_distances(&self, station: usize) -> Vec<u32> {
         let mut distance = vec![FAR; self.out.len()];
-        let begin = self.number(self.hops[last].from);
         let mut todo = VecDeque::new();
+        let begin = self.to(self.stations[station].out.index());
         if self.is_switch(begin) {
             distance[begin] = 1;
             todo.push_back(begin);
@@ -124,17 +140,7 @@ impl Graph {
                 }
             }
         }
-        let way = |switch: u32| {
-            let node = self.number(Node::Switch(switch));
-            match distance[node] {
-                FAR => None,
-                1 => Some(last as u32),
-                far => {
-                    self.out[node].iter().find(|&&pipe| distance[self.to(pipe)] == far - 1).map(|&p| p as u32)
-                }
-            }
-        };
-        (0..self.switches).map(way).collect()
+        distance
     }
 
     /// For each switch the pipes by which a broadcast leaves it: all links to stations, and of those between
@@ -170,8 +176,9 @@ impl Graph {
         (0..self.switches).map(leaving).collect()
     }
 
-    /// For each node the first step of the shortest way to `station`, hosts forwarding nothing. A way to a host
-    /// ends with the station's own link; a router is reached through any of its links.
+    /// For each node the first step of the way to `station`: directly, where switches alone lead there, else the
+    /// shortest way, hosts forwarding nothing. A way to a host ends with the station's own link; a router is
+    /// reached through any of its links.
     pub(crate) fn ways(&self, station: usize) -> Vec<Option<Way>> {
         let target = self.number(self.stations[station].node);
         let last = self.is_host(target).then(|| twin(self.stations[station].out.index()));
@@ -185,9 +192,23 @@ impl Graph {
                 is_on_the_way && distance[to] != FAR && distance[to] + 1 == distance[node]
             })
         };
+        let switches = self.switch_distances(station);
+        let own_link = self.stations[station].out.link;
+        let direct = |node: usize| {
+            let far = |pipe: usize| match pipe / 2 == own_link as usize {
+                true => 0,
+                false => switches[self.to(pipe)],
+            };
+            let nearest = (0..self.out[node].len()).min_by_key(|i| far(self.out[node][*i]))?;
+            let is_reached = far(self.out[node][nearest]) != FAR;
+            is_reached.then_some(Way { interface: nearest as u32, station: station as u32 })
+        };
         let way = |node: usize| {
-            if node == target || self.is_switch(node) || distance[node] == FAR {
+            if node == target || self.is_switch(node) {
                 return None;
+            }
+            if let Some(way) = direct(node) {
+                return Some(way);
             }
             let first = nearer(node)?;
             let mut pipe = first;

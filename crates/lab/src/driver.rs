@@ -208,7 +208,7 @@ fn read_ports(
             let Some(frame) = hands.buffers.frame(buffer, len) else { continue };
             let now = hands.now();
             network.run_until(now, hands);
-            network.send(host as u32, now, frame.destination(ports.len() as u32), frame, hands);
+            network.send(host as u32, now, frame.destination(network.stations()), frame, hands);
         }
     }
     Ok(any)
@@ -238,9 +238,9 @@ impl Hands<'_> {
 }
 
 impl Sink<Frame> for Hands<'_> {
-    fn deliver(&mut self, host: u32, at: Time, frame: Frame) {
+    fn deliver(&mut self, station: u32, at: Time, frame: Frame) {
         self.lateness.saturating_record(self.now().0.saturating_sub(at.0));
-        let port = &self.ports[host as usize];
+        let port = &self.ports[station as usize];
         let mut frame = frame;
         while let Some(most) = port.gro.filter(|most| frame.segments() > *most) {
             let rest = frame.split_off(most);

@@ -3,40 +3,37 @@
 //! A super-frame travels whole; where some of its segments are dropped it is split, and each part gets
 //! headers of its own: IP length, identification and checksum, TCP sequence number, UDP length, and
 //! the pseudo-header's sum that the receiving kernel (or none: the parts stay marked as unfinished)
-//! completes. FIN and PSH stay on the last part, CWR on the first. Formats: virtio 1.2 section 5.1.6,
-//! RFC 791, RFC 8200, RFC 9293, RFC 768.
+//! completes. FIN and PSH stay on the last part, CWR on the first. Formats: virtio 1.2 section 5.1.6;
+//! `frame_layers.rs` has those of the headers.
 //!
 //! Anything a host can emit comes through here, so nothing in a frame is trusted: what cannot be
 //! understood as a super-frame travels as one segment.
 
-use net::{Destination, Packet};
+use net::{
+    Arrival, Destination, Ecn, Emission, Packet, Router, Way,
+    ip::{
+        self, EthernetPacket,
+        checksum::finish,
+        ethernet::{ETHERNET_HEADER, Mac, destination, station_mac},
+    },
+};
+
+use crate::frame_layers::{self as headers, Place, TCP, UDP, layers};
 
 /// Bytes of the virtio-net header before each frame.
 pub(crate) const VNET_HEADER: usize = 10;
 /// Room for a frame: the largest super-packet, an Ethernet header, and some.
 pub(crate) const FRAME_BYTES: usize = VNET_HEADER + 65_536 + 64;
-const ETHERNET_HEADER: usize = 14;
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 const VNET_NEEDS_CSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
-const TCP_FIN: u8 = 0x01;
-const TCP_PSH: u8 = 0x08;
-const TCP_CWR: u8 = 0x80;
-/// The first four bytes of every host's address: locally administered, then "lfn".
-const MAC_PREFIX: [u8; 4] = [0x02, 0x6c, 0x66, 0x6e];
 
-/// The Ethernet address of host `index`.
-pub(crate) fn mac(index: usize) -> [u8; 6] {
-    let [high, low] = (index as u16).to_be_bytes();
-    let [a, b, c, d] = MAC_PREFIX;
-    [a, b, c, d, high, low]
+/// The Ethernet address of station `index`.
+pub(crate) fn mac(index: usize) -> Mac {
+    station_mac(index as u32)
 }
 
 /// A frame in its buffer.
@@ -51,15 +48,6 @@ pub(crate) struct Frame {
     /// Payload bytes of each segment but the last; 0 where it is not a super-frame.
     segment: usize,
     segments: u32,
-}
-
-/// Where the layers of an IP packet with TCP or UDP lie, from the frame's begin.
-struct Layers {
-    ip: usize,
-    ipv4: bool,
-    protocol: u8,
-    transport: usize,
-    payload: usize,
 }
 
 impl Frame {
@@ -83,15 +71,23 @@ impl Frame {
         self.buffer
     }
 
-    /// Where the frame goes, among `hosts` hosts.
-    pub(crate) fn destination(&self, hosts: u32) -> Destination {
-        let to = &self.frame()[..6];
-        let host = u32::from(u16::from_be_bytes([to[4], to[5]]));
-        if to[..4] == MAC_PREFIX && host < hosts { Destination::Host(host) } else { Destination::All }
+    /// Where the frame goes, among `stations` stations.
+    pub(crate) fn destination(&self, stations: u32) -> Destination {
+        let mut to: Mac = [0; 6];
+        to.copy_from_slice(&self.frame()[..6]);
+        destination(to, stations)
     }
 
-    fn frame(&self) -> &[u8] {
-        &self.buffer[VNET_HEADER..self.len]
+    /// Each segment as it would be on a wire: an Ethernet frame of its own, without virtio header, with all
+    /// checksums in order.
+    pub(crate) fn wire_segments(&self) -> impl Iterator<Item = Vec<u8>> {
+        (0..self.segments).map(|i| {
+            let mut single = self.part(i, i + 1);
+            single.finish_checksum();
+            single.buffer.truncate(single.len);
+            single.buffer.drain(..VNET_HEADER);
+            single.buffer
+        })
     }
 
     fn find_segments(&mut self) {
@@ -115,36 +111,55 @@ impl Frame {
         }
     }
 
-    /// Rewrites the headers of a part of a super-frame that begins `skipped` segments into it.
-    fn finish_part(&mut self, skipped: u32, is_first: bool, is_last: bool) {
+    /// A copy of the segments from `from` to before `to`.
+    fn part(&self, from: u32, to: u32) -> Self {
+        let prefix = VNET_HEADER + self.headers;
+        let at = |segment: u32| match segment {
+            s if s == self.segments => self.len,
+            s => prefix + s as usize * self.segment,
+        };
+        if to - from == self.segments {
+            return Frame { buffer: self.bytes().to_vec(), ..*self };
+        }
+        let mut buffer = Vec::with_capacity(prefix + at(to) - at(from));
+        buffer.extend_from_slice(&self.buffer[..prefix]);
+        buffer.extend_from_slice(&self.buffer[at(from)..at(to)]);
+        let mut part = Frame { len: buffer.len(), buffer, ..*self };
+        part.finish_part(Place { skipped: from, left: self.segments - to });
+        part
+    }
+
+    /// Rewrites the headers of what has become a part of a super-frame.
+    fn finish_part(&mut self, place: Place) {
         let payload = self.len - VNET_HEADER - self.headers;
         self.segments = payload.div_ceil(self.segment) as u32;
-        let segment = self.segment;
         let (virtio, frame) = self.buffer[..self.len].split_at_mut(VNET_HEADER);
         if self.segments == 1 {
             virtio[1] = GSO_NONE;
             virtio[4..6].fill(0);
         }
-        let needs_csum = virtio[0] & VNET_NEEDS_CSUM != 0;
         if let Some(layers) = layers(frame) {
-            rewrite_ip(frame, &layers, skipped);
-            match layers.protocol {
-                TCP => rewrite_tcp(frame, &layers, skipped as usize * segment, is_first, is_last),
-                _ => {
-                    let length = (frame.len() - layers.transport) as u16;
-                    frame[layers.transport + 4..layers.transport + 6].copy_from_slice(&length.to_be_bytes());
-                }
-            }
-            if needs_csum {
-                let at = layers.transport + if layers.protocol == TCP { 16 } else { 6 };
-                let sum = pseudo_header_sum(frame, &layers);
-                frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-            }
+            headers::rewrite(frame, &layers, place, self.segment);
+            // A super-frame's checksum is unfinished by its nature, whatever its flag says; virtio asks for the flag.
+            virtio[0] = VNET_NEEDS_CSUM;
+            virtio[6..8].copy_from_slice(&(layers.transport as u16).to_ne_bytes());
+            virtio[8..10].copy_from_slice(&(layers.checksum_offset() as u16).to_ne_bytes());
+            headers::write_pseudo_header_sum(frame, &layers);
         }
         if self.segments == 1 {
             self.headers = 0;
             self.segment = 0;
         }
+    }
+
+    /// Completes the checksum of a single frame where its kernel left that to us.
+    fn finish_checksum(&mut self) {
+        let (virtio, frame) = self.buffer[..self.len].split_at_mut(VNET_HEADER);
+        if virtio[0] & VNET_NEEDS_CSUM != 0 {
+            let field = |at: usize| usize::from(u16::from_ne_bytes([virtio[at], virtio[at + 1]]));
+            finish(frame, field(6), field(8));
+        }
+        virtio.fill(0);
     }
 }
 
@@ -166,101 +181,71 @@ impl Packet for Frame {
     }
 
     fn split_off(&mut self, at: u32) -> Self {
-        let cut = VNET_HEADER + self.headers + at as usize * self.segment;
-        let prefix = VNET_HEADER + self.headers;
-        let mut buffer = Vec::with_capacity(prefix + self.len - cut);
-        buffer.extend_from_slice(&self.buffer[..prefix]);
-        buffer.extend_from_slice(&self.buffer[cut..self.len]);
-        let mut rest = Frame { len: buffer.len(), buffer, ..*self };
-        rest.finish_part(at, false, true);
-        self.len = cut;
-        self.finish_part(0, true, false);
+        let rest = self.part(at, self.segments);
+        let left = self.segments - at;
+        self.len = VNET_HEADER + self.headers + at as usize * self.segment;
+        self.finish_part(Place { skipped: 0, left });
         rest
     }
-}
 
-/// Finds TCP or UDP in an Ethernet frame; `None` for anything else, for fragments, and for garbage.
-fn layers(frame: &[u8]) -> Option<Layers> {
-    let ip = ETHERNET_HEADER;
-    let byte = |at: usize| frame.get(at).copied();
-    let (ipv4, protocol, transport) = match u16::from_be_bytes([byte(12)?, byte(13)?]) {
-        ETHERTYPE_IPV4 => {
-            let header = usize::from(byte(ip)? & 0x0f) * 4;
-            let fragment = u16::from_be_bytes([byte(ip + 6)?, byte(ip + 7)?]) & 0x3fff;
-            if header < 20 || fragment != 0 {
-                return None;
-            }
-            (true, byte(ip + 9)?, ip + header)
+    fn ecn(&self) -> Ecn {
+        headers::ecn(self.frame())
+    }
+
+    fn mark_ce(&mut self) {
+        headers::mark_ce(self.frame_mut());
+    }
+
+    fn flow_hash(&self) -> u32 {
+        headers::flow_hash(self.frame())
+    }
+
+    /// The checksum is that of the frame before, so that the receiver can tell.
+    fn corrupt(&mut self, random: u64) {
+        self.finish_checksum();
+        let packet = &mut self.frame_mut()[ETHERNET_HEADER..];
+        if let Some(bits) = (packet.len() as u64 * 8).checked_sub(1) {
+            let bit = random % (bits + 1);
+            packet[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
-        // Extension headers do not occur in super-frames that a host hands over.
-        ETHERTYPE_IPV6 => (false, byte(ip + 6)?, ip + 40),
-        _ => return None,
-    };
-    let payload = transport
-        + match protocol {
-            TCP => usize::from(byte(transport + 12)? >> 4) * 4,
-            UDP => 8,
-            _ => return None,
-        };
-    let least = transport + if protocol == TCP { 20 } else { 8 };
-    (payload >= least && payload <= frame.len()).then_some(Layers { ip, ipv4, protocol, transport, payload })
-}
+    }
 
-fn rewrite_ip(frame: &mut [u8], layers: &Layers, skipped: u32) {
-    let ip = layers.ip;
-    if layers.ipv4 {
-        let length = (frame.len() - ip) as u16;
-        frame[ip + 2..ip + 4].copy_from_slice(&length.to_be_bytes());
-        let id = u16::from_be_bytes([frame[ip + 4], frame[ip + 5]]).wrapping_add(skipped as u16);
-        frame[ip + 4..ip + 6].copy_from_slice(&id.to_be_bytes());
-        frame[ip + 10..ip + 12].fill(0);
-        let sum = !fold(sum_words(&frame[ip..layers.transport]));
-        frame[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
-    } else {
-        let length = (frame.len() - layers.transport) as u16;
-        frame[ip + 4..ip + 6].copy_from_slice(&length.to_be_bytes());
+    fn at_router(self, router: &Router, arrival: Arrival, out: &mut Vec<Emission<Self>>) {
+        ip::at_router(self, router, arrival, out);
+    }
+
+    fn way_at(&self, router: &Router, _to: Destination) -> Option<Way> {
+        ip::way_at(self, router)
     }
 }
 
-fn rewrite_tcp(frame: &mut [u8], layers: &Layers, skipped_bytes: usize, is_first: bool, is_last: bool) {
-    let tcp = &mut frame[layers.transport..];
-    let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(skipped_bytes as u32);
-    tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
-    if !is_first {
-        tcp[13] &= !TCP_CWR;
+impl EthernetPacket for Frame {
+    fn frame(&self) -> &[u8] {
+        &self.buffer[VNET_HEADER..self.len]
     }
-    if !is_last {
-        tcp[13] &= !(TCP_FIN | TCP_PSH);
+
+    fn frame_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[VNET_HEADER..self.len]
     }
-}
 
-/// The sum that an unfinished checksum field holds: over the pseudo-header, folded, not inverted.
-fn pseudo_header_sum(frame: &[u8], layers: &Layers) -> u16 {
-    let addresses = if layers.ipv4 {
-        &frame[layers.ip + 12..layers.ip + 20]
-    } else {
-        &frame[layers.ip + 8..layers.ip + 40]
-    };
-    let length = (frame.len() - layers.transport) as u64;
-    fold(sum_words(addresses) + u64::from(layers.protocol) + length)
-}
-
-fn sum_words(bytes: &[u8]) -> u64 {
-    bytes.chunks(2).map(|w| u64::from(u16::from_be_bytes([w[0], w.get(1).copied().unwrap_or(0)]))).sum()
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
+    fn finished(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.wire_segments()
     }
-    sum as u16
+
+    fn from_frame(frame: Vec<u8>) -> Self {
+        let mut buffer = vec![0; VNET_HEADER];
+        buffer.extend(frame);
+        Frame { len: buffer.len(), buffer, headers: 0, segment: 0, segments: 1 }
+    }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use net::ip::checksum::{fold, pseudo_header_sum, sum_words};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::frame_layers::{TCP_CWR, TCP_FIN, TCP_PSH};
 
     /// A TCP super-frame over IPv4 as a host emits it: `payload` bytes counting up, `segment` each.
     pub(crate) fn tcp_v4(payload: usize, segment: u16, flags: u8) -> Frame {
@@ -277,9 +262,8 @@ pub(crate) mod tests {
         bytes.extend((0..payload).map(|i| i as u8));
         let frame = &mut bytes[VNET_HEADER..];
         let layers = layers(frame).unwrap();
-        rewrite_ip(frame, &layers, 0);
-        let sum = pseudo_header_sum(frame, &layers);
-        frame[50..52].copy_from_slice(&sum.to_be_bytes());
+        headers::rewrite(frame, &layers, Place { skipped: 0, left: 0 }, usize::from(segment));
+        headers::write_pseudo_header_sum(frame, &layers);
         let len = bytes.len();
         Frame::new(bytes, len).ok().unwrap()
     }
@@ -291,7 +275,8 @@ pub(crate) mod tests {
         assert_eq!(usize::from(u16::from_be_bytes([bytes[16], bytes[17]])), bytes.len() - 14);
         assert_eq!(fold(sum_words(&bytes[14..34])), 0xffff, "IPv4 header checksum");
         let field = u16::from_be_bytes([bytes[50], bytes[51]]);
-        assert_eq!(field, pseudo_header_sum(bytes, &layers), "pseudo-header sum");
+        let pseudo = pseudo_header_sum(&bytes[26..34], TCP, bytes.len() - 34);
+        assert_eq!(field, fold(pseudo), "pseudo-header sum");
         let sequence = u32::from_be_bytes([bytes[38], bytes[39], bytes[40], bytes[41]]);
         let payload = &bytes[layers.payload..];
         let step = if frame.segments == 1 { payload.len().max(1) } else { frame.segment };
@@ -381,7 +366,7 @@ pub(crate) mod tests {
     #[test]
     fn destinations_are_hosts_or_everybody() {
         let mut frame = tcp_v4(100, 1448, 0x10);
-        assert_eq!(frame.destination(2), Destination::Host(1));
+        assert_eq!(frame.destination(2), Destination::Station(1));
         assert_eq!(frame.destination(1), Destination::All);
         frame.buffer[VNET_HEADER..VNET_HEADER + 6].fill(0xff);
         assert_eq!(frame.destination(2), Destination::All);

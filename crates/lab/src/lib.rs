@@ -16,6 +16,7 @@ mod error;
 pub mod flood;
 mod flow;
 mod frame;
+mod frame_layers;
 mod host;
 mod journal;
 mod machine;

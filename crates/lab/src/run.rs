@@ -23,7 +23,7 @@ use crate::{
     machine::CpuUse,
     namespace::Namespace,
     outcome::{FlowEnd, Observer, Options, Outcome},
-    plan::{sampled_pipes, topology},
+    plan::{network, sampled_pipes},
     port::{Backend, Port},
     processors::{CpuWatch, Placement, move_to},
     quality::{self, Conditions},
@@ -107,7 +107,7 @@ fn drive(
     recorder: &mut Recorder<'_>,
     alone: bool,
 ) -> Result<Driven, Error> {
-    let network: Network<Frame> = topology(scenario).build(scenario.seed)?;
+    let network: Network<Frame> = network(scenario)?;
     let placement = Placement::choose(alone);
     let flows: Vec<Arc<Flow>> = scenario.flows.iter().map(|f| Arc::new(Flow::new(f.clone()))).collect();
     let start = sys::monotonic();

@@ -130,6 +130,11 @@ impl<P: Packet> Fifo<P> {
         self.wire.pop_front().map(|w| (w.delivery, w.packet))
     }
 
+    /// How long it takes until all that was taken in has left the queue.
+    pub(crate) fn busy(&self, now: Time) -> Time {
+        Time(self.last_departure.ceil().0.saturating_sub(now.0))
+    }
+
     /// The counters as of `now`; `max_queue_bytes_since` starts anew.
     pub(crate) fn sample(&mut self, now: Time) -> Counters {
         self.advance(now);

@@ -1,4 +1,4 @@
-//! The network: links, queues, losses and switches, as one pure library under two clocks.
+//! The network: links, queues, losses, switches and routers, as one pure library under two clocks.
 //!
 //! The simulator drives it in virtual time and the lab in real time between kernels. Time comes in as an
 //! argument, randomness from a generator that is seeded here; events run at their *nominal* time, so
@@ -17,29 +17,38 @@
 //! let mut network = topology.build(1).unwrap();
 //!
 //! let mut delivered = Vec::new();
-//! network.send(0, Time(0), Destination::Host(1), TestPacket::single(1, 1486), &mut delivered);
+//! network.send(0, Time(0), Destination::Station(1), TestPacket::single(1, 1486), &mut delivered);
 //! network.run_until(Time(20_000_000), &mut delivered);
 //! // 1486 B of IP and 14 B of Ethernet take 12 us at 1 Gb/s.
 //! assert_eq!(delivered[0].1, Time(10_012_000));
 //! ```
 
+mod address;
 mod counters;
 mod discipline;
 mod fifo;
 mod fixed;
+mod graph;
+pub mod ip;
+
 mod loss;
 mod network;
 mod packet;
 mod pipe;
+mod routed;
+mod router;
 mod spec;
 pub mod test_packet;
 mod topology;
 mod trace;
 
+pub use address::Cidr;
 pub use counters::Counters;
 pub use discipline::{Codel, Discipline, DualPi2, Fq, FqCodel, Red, Xcp};
+pub use graph::Station;
 pub use network::{Destination, DropCause, Network, Sink};
 pub use packet::{Ecn, Packet, Train, XcpHeader};
+pub use router::{Arrival, Emission, Router, RouterInterface, Unreachable, Way};
 pub use spec::{
     Distribution, GilbertElliott, Jitter, LossModel, LossUnit, PipeSpec, QueueLimit, Rate, Reorder,
 };

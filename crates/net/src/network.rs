@@ -1,17 +1,30 @@
-//! The whole network: packets go in at a host, come out at a host, and time is an argument.
+//! The whole network: packets go in at a station, come out at a station, and time is an argument.
+//!
+//! A packet from one pipe enters the next in the same call where nothing is in between; everything else waits in
+//! the pipes, and [`Network::run_until`] does it in order of time, ties by pipe.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
 
 use units::Time;
 
-use crate::{Counters, Ecn, Node, Packet, PipeId, PipeSpec, Train, XcpHeader, pipe::Pipe};
+use crate::{
+    Arrival, Counters, Emission, Node, Packet, PipeId, PipeSpec, Router, Train, Way,
+    graph::{Graph, Station, twin},
+    pipe::Pipe,
+    routed::Routed,
+    router::Table,
+};
 
 /// Where a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
-    /// One host. Nothing happens to a packet for the host that sends it, or for one that no path leads to.
-    Host(u32),
-    /// Every host but the sender: broadcast, multicast, or an address that no host is known to have.
+    /// One station. Nothing happens to a packet for the station that sends it; one that no way leads to is dropped.
+    Station(u32),
+    /// Every station but the sender that switches lead to: broadcast, multicast, or an address that no station is
+    /// known to have.
     All,
 }
 
@@ -28,147 +41,185 @@ pub enum DropCause {
     Mtu,
     /// The link is down.
     Down,
-    /// A router knows no way, or the packet's time to live has ended, or it cannot be understood.
+    /// A sender or router knows no way, or the packet's time to live has ended, or it cannot be understood.
     Router,
 }
 
 /// Takes what the network gives back.
 pub trait Sink<P> {
-    /// A packet arrives at `host`; its last segment at `at`.
-    fn deliver(&mut self, host: u32, at: Time, packet: P);
-    /// A packet, or part of one, was dropped on entering `pipe`.
+    /// A packet arrives at `station`, which is a host's; its last segment at `at`.
+    fn deliver(&mut self, station: u32, at: Time, packet: P);
+    /// A packet, or part of one, was dropped on entering `pipe`, or (by a router, with [`DropCause::Router`]) on
+    /// coming out of it.
     fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: P);
+    /// A packet comes out of `pipe` at its far end, whatever becomes of it there.
+    fn pass(&mut self, _pipe: PipeId, _train: Train, _packet: &P) {}
 }
 
-/// A pipe's ends.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Hop {
-    pub(crate) from: Node,
-    pub(crate) to: Node,
-}
+/// A packet goes through no more routers than this, answers on its way back included: twice what a time to live of
+/// 255 allows (RFC 791 section 3.1), for packets that have none.
+const MOST_ROUTERS: u16 = 512;
 
-/// For each node (hosts first, then switches) and each host: the pipe to take.
-#[derive(Debug)]
-pub(crate) struct Route {
-    pub(crate) hosts: usize,
-    pub(crate) next: Vec<Vec<Option<usize>>>,
-}
-
-impl Route {
-    fn next(&self, node: Node, host: u32) -> Option<usize> {
-        let index = match node {
-            Node::Host(h) => h as usize,
-            Node::Switch(s) => self.hosts + s as usize,
-        };
-        *self.next[index].get(host as usize)?
-    }
-}
-
-#[derive(Clone)]
-struct Routed<P> {
-    to: Destination,
-    packet: P,
-}
-
-impl<P: Packet> Packet for Routed<P> {
-    fn segments(&self) -> u32 {
-        self.packet.segments()
-    }
-    fn segment_bytes(&self) -> u32 {
-        self.packet.segment_bytes()
-    }
-    fn last_segment_bytes(&self) -> u32 {
-        self.packet.last_segment_bytes()
-    }
-    fn split_off(&mut self, at: u32) -> Self {
-        Routed { to: self.to, packet: self.packet.split_off(at) }
-    }
-    fn ecn(&self) -> Ecn {
-        self.packet.ecn()
-    }
-    fn mark_ce(&mut self) {
-        self.packet.mark_ce();
-    }
-    fn flow_hash(&self) -> u32 {
-        self.packet.flow_hash()
-    }
-    fn corrupt(&mut self, random: u64) {
-        self.packet.corrupt(random);
-    }
-    fn xcp(&mut self) -> Option<&mut XcpHeader> {
-        self.packet.xcp()
-    }
-}
-
-/// Links and switches in motion.
+/// Links, switches and routers in motion.
 pub struct Network<P> {
-    hops: Vec<Hop>,
     pipes: Vec<Pipe<Routed<P>>>,
-    /// Each host's own pipe.
-    out: Vec<usize>,
-    route: Route,
-    /// For each pipe and host: whether a queue that is no faster follows on the way there, which can send a
-    /// train's first segments before its last has come.
-    cut_through: Vec<Vec<bool>>,
-    /// One entry for each pipe with something on its wire; ties go by pipe index.
+    ends: Vec<End>,
+    /// For each pipe: the largest packet in bytes of IP that may enter it.
+    mtu: Vec<Option<u32>>,
+    stations: Vec<Station>,
+    /// For each station the group of those that it reaches through switches alone.
+    domains: Vec<u32>,
+    switches: Vec<Switch>,
+    routers: Vec<Router>,
+    /// For each host; none where there are no routers.
+    host_tables: Vec<Table>,
+    /// One entry for each pipe with something on its wire, and entries that no longer count; ties go by pipe
+    /// index. An entry counts if `armed` says the same. The first one always does.
     wakes: BinaryHeap<Reverse<(Time, usize)>>,
+    armed: Vec<Option<Time>>,
+    /// By time, then in the order they were given.
+    changes: BTreeMap<(Time, u64), (usize, PipeSpec)>,
+    scheduled: u64,
+}
+
+/// What is at a pipe's far end.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// A host's station.
+    Host(u32),
+    /// A switch.
+    Switch(u32),
+    /// A router and its interface.
+    Router(u32, u32),
+}
+
+/// The pipes to take from a switch.
+struct Switch {
+    /// To each station of its domain.
+    to: Vec<Option<u32>>,
+    /// To all.
+    flood: Vec<u32>,
 }
 
 impl<P: Packet> Network<P> {
-    pub(crate) fn new(route: Route, hops: Vec<Hop>, specs: &[PipeSpec], seed: u64) -> Self {
-        let pipes: Vec<Pipe<Routed<P>>> =
-            specs.iter().enumerate().map(|(i, spec)| Pipe::new(spec, seed, i as u64)).collect();
-        let out = (0..route.hosts as u32)
-            .filter_map(|host| hops.iter().position(|hop| hop.from == Node::Host(host)))
-            .collect();
-        let mut network =
-            Network { hops, pipes, out, route, cut_through: Vec::new(), wakes: BinaryHeap::new() };
-        network.cut_through = (0..network.pipes.len())
-            .map(|pipe| {
-                (0..network.route.hosts as u32).map(|host| network.slower_follows(pipe, host)).collect()
-            })
-            .collect();
-        network
+    pub(crate) fn new(
+        graph: &Graph,
+        domains: Vec<u32>,
+        host_tables: Vec<Table>,
+        routers: Vec<Router>,
+        specs: &[PipeSpec],
+        seed: u64,
+    ) -> Self {
+        let end = |pipe: usize| match (graph.hops[pipe].to, graph.arrives_at[pipe]) {
+            (Node::Switch(switch), _) => End::Switch(switch),
+            (Node::Router(router), Some(s)) => End::Router(router, graph.stations[s as usize].interface),
+            (_, station) => End::Host(station.unwrap_or(u32::MAX)),
+        };
+        let mut switches: Vec<Switch> =
+            graph.flood_tree().into_iter().map(|flood| Switch { to: Vec::new(), flood }).collect();
+        for station in 0..graph.stations.len() {
+            let ways = graph.switch_ways(station);
+            switches.iter_mut().zip(ways).for_each(|(switch, way)| switch.to.push(way));
+        }
+        Network {
+            pipes: specs.iter().enumerate().map(|(i, spec)| Pipe::new(spec, seed, i as u64)).collect(),
+            ends: (0..specs.len()).map(end).collect(),
+            mtu: specs.iter().map(|spec| spec.mtu).collect(),
+            stations: graph.stations.clone(),
+            domains,
+            switches,
+            routers,
+            host_tables,
+            wakes: BinaryHeap::new(),
+            armed: vec![None; specs.len()],
+            changes: BTreeMap::new(),
+            scheduled: 0,
+        }
     }
 
-    /// Host `host` sends a packet now (panics if there is no such host). `now` must not lie before any earlier instant given; call
-    /// [`Network::run_until`] with it first.
-    pub fn send(&mut self, host: u32, now: Time, to: Destination, packet: P, sink: &mut impl Sink<P>) {
-        if to != Destination::Host(host) {
-            self.enter(self.out[host as usize], Train::at(now), Routed { to, packet }, sink);
+    /// A station sends a packet now (panics if there is no such station). `now` must not lie before any earlier
+    /// instant given; call [`Network::run_until`] with it first.
+    pub fn send(&mut self, station: u32, now: Time, to: Destination, packet: P, sink: &mut impl Sink<P>) {
+        if to == Destination::Station(station) {
+            return;
         }
+        let own = self.stations[station as usize];
+        let table = match own.node {
+            Node::Router(router) => Some(&self.routers[router as usize].table),
+            Node::Host(host) => self.host_tables.get(host as usize),
+            Node::Switch(_) => None,
+        };
+        let next = self.next_station(station, to, || match to {
+            Destination::Station(far) => table?.toward(far).filter(|way| way.interface == own.interface),
+            Destination::All => None,
+        });
+        match next {
+            Some(next) => {
+                let routed = Routed { to, next, routers_left: MOST_ROUTERS, packet };
+                self.enter(own.out.index(), now, Train::at(now), routed, sink);
+            }
+            None => sink.drop(own.out, now, DropCause::Router, packet),
+        }
+    }
+
+    /// How many stations there are; [`crate::Topology::stations`] says which.
+    pub fn stations(&self) -> u32 {
+        self.stations.len() as u32
+    }
+
+    /// The next step of host `host` towards a station; none for its own, or where no way leads there.
+    pub fn way(&self, host: u32, to: u32) -> Option<Way> {
+        if let Some(table) = self.host_tables.get(host as usize) {
+            return table.toward(to);
+        }
+        let domain = self.domains.get(to as usize)?;
+        let own =
+            self.stations.iter().zip(&self.domains).find(|(s, d)| s.node == Node::Host(host) && *d == domain);
+        let is_own = self.stations[to as usize].node == Node::Host(host);
+        own.filter(|_| !is_own).map(|(s, _)| Way { interface: s.interface, station: to })
     }
 
     /// When something next happens by itself.
     pub fn next_wake(&self) -> Option<Time> {
-        self.wakes.peek().map(|Reverse((at, _))| *at)
+        let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
+        let change = self.changes.keys().next().map(|key| key.0);
+        wake.into_iter().chain(change).min()
     }
 
     /// Does all that is due up to and including `now`.
     pub fn run_until(&mut self, now: Time, sink: &mut impl Sink<P>) {
-        while let Some(&Reverse((at, pipe))) = self.wakes.peek() {
-            if at > now {
-                break;
-            }
-            self.wakes.pop();
-            let popped = self.pipes[pipe].pop(at, |at, cause, routed| {
-                sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
-            });
-            if let Some(next) = self.pipes[pipe].next_wake() {
-                self.wakes.push(Reverse((next, pipe)));
-            }
-            if let Some((delivery, routed)) = popped {
-                self.leave(pipe, delivery, routed, sink);
+        while let Some(at) = self.next_wake().filter(|at| *at <= now) {
+            match self.changes.first_entry() {
+                Some(entry) if entry.key().0 == at => {
+                    let (pipe, spec) = entry.remove();
+                    self.apply(pipe, at, &spec);
+                }
+                _ => self.wake(at, sink),
             }
         }
     }
 
-    /// From now on a pipe is what `spec` says.
-    pub fn change(&mut self, _pipe: PipeId, _now: Time, _spec: &PipeSpec) {}
+    /// Changes one direction of a link now; what is in it stays in it. Does nothing where there is no such pipe.
+    /// `now` must not lie before any earlier instant given; call [`Network::run_until`] with it first.
+    pub fn change(&mut self, pipe: PipeId, now: Time, spec: &PipeSpec) {
+        if pipe.index() < self.pipes.len() {
+            self.apply(pipe.index(), now, spec);
+        }
+    }
 
-    /// How long the link of `host` will be busy with what it has taken in, if nothing more comes.
-    pub fn busy(&mut self, _host: u32, _now: Time) -> Time {
-        Time(0)
+    /// Changes one direction of a link at `at`, which is yet to come, before any packet of that instant. Of several
+    /// changes at one instant the last counts.
+    pub fn schedule(&mut self, at: Time, pipe: PipeId, spec: PipeSpec) {
+        if pipe.index() < self.pipes.len() {
+            self.changes.insert((at, self.scheduled), (pipe.index(), spec));
+            self.scheduled += 1;
+        }
+    }
+
+    /// How long the link that `station` sends on will be busy with what it has taken in, if nothing more comes.
+    pub fn busy(&self, station: u32, now: Time) -> Time {
+        let out = self.stations.get(station as usize).map(|s| s.out.index());
+        out.map_or(Time(0), |pipe| self.pipes[pipe].busy(now))
     }
 
     /// The counters of one direction of a link as of `now`; its `max_queue_bytes_since` starts anew.
@@ -176,57 +227,176 @@ impl<P: Packet> Network<P> {
         self.pipes.get_mut(pipe.index()).map_or(Counters::default(), |p| p.sample(now))
     }
 
-    /// A packet enters a pipe.
-    fn enter(&mut self, pipe: usize, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
-        let cut_through = match routed.to {
-            Destination::Host(host) => self.cut_through[pipe].get(host as usize).copied().unwrap_or(false),
-            Destination::All => false,
-        };
-        let before = self.pipes[pipe].next_wake();
+    fn apply(&mut self, pipe: usize, now: Time, spec: &PipeSpec) {
+        self.pipes[pipe].change(now, spec);
+        self.mtu[pipe] = spec.mtu;
+        if let End::Router(router, interface) = self.ends[twin(pipe)] {
+            self.routers[router as usize].interfaces[interface as usize].mtu = spec.mtu;
+        }
+        self.arm(pipe);
+    }
+
+    /// Does what the first pipe of `wakes` has to do.
+    fn wake(&mut self, at: Time, sink: &mut impl Sink<P>) {
+        let Some(Reverse((_, pipe))) = self.wakes.pop() else { return };
+        self.armed[pipe] = None;
+        let popped = self.pipes[pipe].pop(at, |at, cause, routed| {
+            sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
+        });
+        self.arm(pipe);
+        if let Some((delivery, routed)) = popped {
+            self.leave(pipe, at, delivery, routed, sink);
+        }
+    }
+
+    /// Sees to it that `wakes` says of `pipe` what the pipe says, and that its first entry counts.
+    fn arm(&mut self, pipe: usize) {
+        let wake = self.pipes[pipe].next_wake();
+        if self.armed[pipe] != wake {
+            self.armed[pipe] = wake;
+            if let Some(wake) = wake {
+                self.wakes.push(Reverse((wake, pipe)));
+            }
+        }
+        while self.wakes.peek().is_some_and(|Reverse((at, pipe))| self.armed[*pipe] != Some(*at)) {
+            self.wakes.pop();
+        }
+    }
+
+    /// A packet enters a pipe. Its segments come as `arrival` says, which may differ from `now`.
+    fn enter(&mut self, pipe: usize, now: Time, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
+        if self.mtu[pipe].is_some_and(|mtu| routed.packet.segment_bytes() > mtu) {
+            sink.drop(PipeId::from_index(pipe), now, DropCause::Mtu, routed.packet);
+            return;
+        }
+        let cut_through = routed.packet.segments() > 1 && self.slower_follows(pipe, &routed);
         let out = self.pipes[pipe].offer(arrival, routed, cut_through, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
-        if let Some(wake) = self.pipes[pipe].next_wake()
-            && before.is_none()
-        {
-            self.wakes.push(Reverse((wake, pipe)));
-        }
+        self.arm(pipe);
         if let Some(routed) = out {
-            self.leave(pipe, arrival, routed, sink);
+            self.leave(pipe, now, arrival, routed, sink);
         }
     }
 
     /// A packet comes out of a pipe.
-    fn leave(&mut self, pipe: usize, delivery: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
-        let node = self.hops[pipe].to;
-        if let Node::Host(host) = node {
-            sink.deliver(host, delivery.last, routed.packet);
-            return;
-        }
-        match routed.to {
-            Destination::Host(host) => {
-                if let Some(next) = self.route.next(node, host) {
-                    self.enter(next, delivery, routed, sink);
+    fn leave(&mut self, pipe: usize, now: Time, delivery: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
+        sink.pass(PipeId::from_index(pipe), delivery, &routed.packet);
+        match (self.ends[pipe], routed.next) {
+            (End::Host(station), _) => sink.deliver(station, delivery.last, routed.packet),
+            (End::Router(router, interface), _) => {
+                self.arrive_at_router(pipe, router, interface, (now, delivery), routed, sink);
+            }
+            (End::Switch(switch), Destination::Station(station)) => {
+                match self.switches[switch as usize].to[station as usize] {
+                    Some(next) => self.enter(next as usize, now, delivery, routed, sink),
+                    None => sink.drop(PipeId::from_index(pipe), now, DropCause::Router, routed.packet),
                 }
             }
-            Destination::All => {
-                for next in 0..self.hops.len() {
+            (End::Switch(switch), Destination::All) => {
+                for i in 0..self.switches[switch as usize].flood.len() {
+                    let next = self.switches[switch as usize].flood[i] as usize;
                     // The pipe's twin leads back to where the packet came from.
-                    if self.hops[next].from == node && next != (pipe ^ 1) {
-                        self.enter(next, delivery, routed.clone(), sink);
+                    if next != twin(pipe) {
+                        self.enter(next, now, delivery, routed.clone(), sink);
                     }
                 }
             }
         }
     }
 
-    fn slower_follows(&self, pipe: usize, host: u32) -> bool {
-        let mut node = self.hops[pipe].to;
-        while let Some(next) = self.route.next(node, host) {
-            if !self.pipes[next].is_ideal() {
-                return self.pipes[pipe].is_no_slower_than(&self.pipes[next]);
+    fn arrive_at_router(
+        &mut self,
+        pipe: usize,
+        router: u32,
+        interface: u32,
+        (now, delivery): (Time, Train),
+        routed: Routed<P>,
+        sink: &mut impl Sink<P>,
+    ) {
+        let arrival = Arrival { interface, to: routed.to };
+        let (segments, routers_left) = (routed.packet.segments(), routed.routers_left - 1);
+        let mut emissions = Vec::new();
+        if routers_left == 0 {
+            emissions.push(Emission::Refuse(routed.packet));
+        } else {
+            routed.packet.at_router(&self.routers[router as usize], arrival, &mut emissions);
+        }
+        for emission in emissions {
+            let view = &self.routers[router as usize];
+            match emission {
+                Emission::Send { interface, to, packet } => {
+                    let station = view.interfaces[interface as usize].station;
+                    let out = self.stations[station as usize].out;
+                    let next = self.next_station(station, to, || match to {
+                        Destination::Station(to) => view.toward(to).filter(|way| way.interface == interface),
+                        Destination::All => None,
+                    });
+                    // What a router makes of several segments is sent when it has been made.
+                    let train = if packet.segments() == segments { delivery } else { Train::at(now) };
+                    match next {
+                        Some(next) => {
+                            let routed = Routed { to, next, routers_left, packet };
+                            self.enter(out.index(), now, train, routed, sink);
+                        }
+                        None => sink.drop(out, now, DropCause::Router, packet),
+                    }
+                }
+                Emission::Refuse(packet) => {
+                    sink.drop(PipeId::from_index(pipe), now, DropCause::Router, packet);
+                }
+                Emission::TooBig(interface, packet) => {
+                    let station = view.interfaces[interface as usize].station;
+                    sink.drop(self.stations[station as usize].out, now, DropCause::Mtu, packet);
+                }
             }
-            node = self.hops[next].to;
+        }
+    }
+
+    /// Where a packet for `to` goes next on the link of station `from`: there itself, or else to the router that
+    /// `way` says.
+    fn next_station(
+        &self,
+        from: u32,
+        to: Destination,
+        way: impl FnOnce() -> Option<Way>,
+    ) -> Option<Destination> {
+        match to {
+            Destination::All => Some(to),
+            Destination::Station(far)
+                if self.domains.get(far as usize) == Some(&self.domains[from as usize]) =>
+            {
+                Some(to)
+            }
+            Destination::Station(_) => way().map(|way| Destination::Station(way.station)),
+        }
+    }
+
+    /// Whether a queue that is no faster follows on the way of a packet, which can send a train's first segments
+    /// before its last has come.
+    fn slower_follows(&self, pipe: usize, routed: &Routed<P>) -> bool {
+        let mut at = pipe;
+        let mut next = routed.next;
+        for _ in 0..MOST_ROUTERS {
+            let following = match (self.ends[at], next) {
+                (End::Switch(switch), Destination::Station(to)) => {
+                    self.switches[switch as usize].to[to as usize]
+                }
+                (End::Router(router, _), Destination::Station(_)) => {
+                    let view = &self.routers[router as usize];
+                    routed.packet.way_at(view, routed.to).and_then(|way| {
+                        next = Destination::Station(way.station);
+                        let station = view.interfaces.get(way.interface as usize)?.station;
+                        Some(self.stations[station as usize].out.index() as u32)
+                    })
+                }
+                _ => None,
+            };
+            let Some(following) = following else { return false };
+            at = following as usize;
+            if !self.pipes[at].is_ideal() {
+                return self.pipes[pipe].is_no_slower_than(&self.pipes[at]);
+            }
         }
         false
     }

@@ -2,6 +2,8 @@
 
 use units::Time;
 
+use crate::{Arrival, Destination, Emission, Router, Way};
+
 /// A packet, or a super-packet (GSO) of several segments that travel as one object.
 ///
 /// All segments but the last have the same size. Sizes are at the IP layer; a link adds its own
@@ -30,6 +32,27 @@ pub trait Packet: Clone {
     /// The congestion header of XCP, where there is one.
     fn xcp(&mut self) -> Option<&mut XcpHeader> {
         None
+    }
+    /// What becomes of it at a router. By itself a packet has no address and no time to live: it goes on to the
+    /// station that it was sent to, and a router takes in what was sent to itself or to all.
+    fn at_router(self, router: &Router, arrival: Arrival, out: &mut Vec<Emission<Self>>) {
+        match arrival.to {
+            Destination::Station(to) if router.interfaces.iter().all(|i| i.station != to) => {
+                out.push(match router.toward(to) {
+                    Some(way) => Emission::Send { interface: way.interface, to: arrival.to, packet: self },
+                    None => Emission::Refuse(self),
+                });
+            }
+            _ => {}
+        }
+    }
+    /// Where [`Packet::at_router`] will send it on, as far as that is known beforehand. Only asked of several
+    /// segments, to see whether the first may leave a router before the last has come.
+    fn way_at(&self, router: &Router, to: Destination) -> Option<Way> {
+        match to {
+            Destination::Station(to) => router.toward(to),
+            Destination::All => None,
+        }
     }
 }
 

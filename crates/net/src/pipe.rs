@@ -86,10 +86,24 @@ impl<P: Packet> Pipe<P> {
         }
     }
 
+    /// Becomes what `spec` says.
+    // replaced on merge
+    pub(crate) fn change(&mut self, _now: Time, spec: &PipeSpec) {
+        *self = Pipe::new(spec, 0, 0);
+    }
+
     /// Whether trains leave here at least as fast as `other` can send them on, so that `other` may take them in
     /// when their first segment arrives.
     pub(crate) fn is_no_slower_than(&self, other: &Self) -> bool {
         matches!((self, other), (Pipe::Fifo(own), Pipe::Fifo(other)) if own.is_no_slower_than(other))
+    }
+
+    /// How long it takes until all that was taken in has left the queue.
+    pub(crate) fn busy(&self, now: Time) -> Time {
+        match self {
+            Pipe::Ideal(_) => Time(0),
+            Pipe::Fifo(fifo) => fifo.busy(now),
+        }
     }
 
     /// True where packets pass at once.

@@ -42,10 +42,10 @@ impl Packet for TestPacket {
     }
 }
 
-/// Collects `(host, time, packet)` of every delivery.
+/// Collects `(station, time, packet)` of every delivery.
 impl Sink<TestPacket> for Vec<(u32, Time, TestPacket)> {
-    fn deliver(&mut self, host: u32, at: Time, packet: TestPacket) {
-        self.push((host, at, packet));
+    fn deliver(&mut self, station: u32, at: Time, packet: TestPacket) {
+        self.push((station, at, packet));
     }
     fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, _packet: TestPacket) {}
 }

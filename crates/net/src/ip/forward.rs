@@ -1,0 +1,103 @@
+//! What a router changes in a packet that it sends on, and fragments (RFC 791 sections 2.3 and 3.2).
+
+use super::{
+    checksum::{checksum, updated},
+    ethernet::{self, ETHERNET_HEADER, Mac},
+    ipv4::{self, Ipv4},
+};
+
+/// An option that goes into every fragment (RFC 791 section 3.1).
+const COPIED: u8 = 0x80;
+const END_OF_OPTIONS: u8 = 0;
+const NO_OPERATION: u8 = 1;
+const MORE_FRAGMENTS: u16 = 0x2000;
+
+/// Gives a frame with an IP packet new Ethernet addresses and lowers its time to live by one.
+pub(super) fn rewrite(frame: &mut [u8], to: Mac, from: Mac) {
+    if frame.len() < ETHERNET_HEADER + ipv4::HEADER {
+        return;
+    }
+    frame[..6].copy_from_slice(&to);
+    frame[6..12].copy_from_slice(&from);
+    let kind = u16::from_be_bytes([frame[12], frame[13]]);
+    let ip = &mut frame[ETHERNET_HEADER..];
+    if kind == ethernet::IPV4 {
+        let old = u16::from_be_bytes([ip[8], ip[9]]);
+        ip[8] = ip[8].saturating_sub(1);
+        let sum = updated(u16::from_be_bytes([ip[10], ip[11]]), old, u16::from_be_bytes([ip[8], ip[9]]));
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    } else {
+        ip[7] = ip[7].saturating_sub(1);
+    }
+}
+
+/// The fragments of a frame with one IPv4 packet and finished checksums, of at most `mtu` bytes of IP each; the
+/// frame itself where it fits. None where that cannot be done.
+pub(super) fn fragments(frame: &[u8], mtu: u32) -> Vec<Vec<u8>> {
+    let mtu = mtu as usize;
+    let Some(ip) = frame.get(ETHERNET_HEADER..).and_then(Ipv4::parse) else { return Vec::new() };
+    if ip.packet.len() <= mtu {
+        return vec![frame.to_vec()];
+    }
+    let later = later_header(ip.header);
+    let is_possible = mtu >= ip.header.len() + 8
+        // An offset beyond what its field holds.
+        && usize::from(ip.fragment_offset()) * 8 + ip.payload.len() <= usize::from(u16::MAX);
+    if !is_possible {
+        return Vec::new();
+    }
+    let mut fragments = Vec::new();
+    let mut done = 0;
+    while done < ip.payload.len() {
+        let header = if done == 0 { ip.header } else { &later };
+        let room = (mtu - header.len()) & !7;
+        let left = &ip.payload[done..];
+        let part = &left[..left.len().min(room)];
+        let is_last = part.len() == left.len() && !ip.more_fragments();
+        let mut fragment = frame[..ETHERNET_HEADER].to_vec();
+        fragment.extend(header);
+        fragment.extend(part);
+        let place = (usize::from(ip.fragment_offset()) + done / 8) as u16;
+        finish_header(&mut fragment[ETHERNET_HEADER..], header.len(), place, is_last);
+        fragments.push(fragment);
+        done += part.len();
+    }
+    fragments
+}
+
+/// Writes what differs between fragments: lengths, place and checksum.
+fn finish_header(packet: &mut [u8], header: usize, place: u16, is_last: bool) {
+    let length = packet.len() as u16;
+    // The reserved bit and "don't fragment" stay as they are.
+    let kept = u16::from_be_bytes([packet[6], packet[7]]) & 0xc000;
+    let more = if is_last { 0 } else { MORE_FRAGMENTS };
+    packet[0] = 0x40 | (header / 4) as u8;
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet[6..8].copy_from_slice(&(kept | more | place).to_be_bytes());
+    packet[10..12].fill(0);
+    let sum = checksum(&packet[..header]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The header of all fragments but the first: with those options only that are to be copied.
+fn later_header(header: &[u8]) -> Vec<u8> {
+    let (fixed, mut options) = header.split_at(ipv4::HEADER);
+    let mut later = fixed.to_vec();
+    while let Some(&kind) = options.first() {
+        let length = match kind {
+            END_OF_OPTIONS => break,
+            NO_OPERATION => 1,
+            _ => options.get(1).map_or(0, |l| usize::from(*l)),
+        };
+        // What cannot be understood is carried no further.
+        let Some(option) = options.get(..length).filter(|o| o.len() >= 2 || kind == NO_OPERATION) else {
+            break;
+        };
+        if kind & COPIED != 0 {
+            later.extend(option);
+        }
+        options = &options[length..];
+    }
+    later.resize(later.len().next_multiple_of(4), END_OF_OPTIONS);
+    later
+}

@@ -1,0 +1,45 @@
+//! A packet on its way through the network.
+
+use crate::{Destination, Ecn, Packet, XcpHeader};
+
+/// A packet and where it goes.
+#[derive(Clone)]
+pub(crate) struct Routed<P> {
+    /// Where its sender wants it to go.
+    pub(crate) to: Destination,
+    /// Where on the link of its last sender: the same, or a router on the way.
+    pub(crate) next: Destination,
+    /// How many more routers it may come to.
+    pub(crate) routers_left: u16,
+    pub(crate) packet: P,
+}
+
+impl<P: Packet> Packet for Routed<P> {
+    fn segments(&self) -> u32 {
+        self.packet.segments()
+    }
+    fn segment_bytes(&self) -> u32 {
+        self.packet.segment_bytes()
+    }
+    fn last_segment_bytes(&self) -> u32 {
+        self.packet.last_segment_bytes()
+    }
+    fn split_off(&mut self, at: u32) -> Self {
+        Routed { packet: self.packet.split_off(at), ..*self }
+    }
+    fn ecn(&self) -> Ecn {
+        self.packet.ecn()
+    }
+    fn mark_ce(&mut self) {
+        self.packet.mark_ce();
+    }
+    fn flow_hash(&self) -> u32 {
+        self.packet.flow_hash()
+    }
+    fn corrupt(&mut self, random: u64) {
+        self.packet.corrupt(random);
+    }
+    fn xcp(&mut self) -> Option<&mut XcpHeader> {
+        self.packet.xcp()
+    }
+}

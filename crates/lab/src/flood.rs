@@ -19,7 +19,7 @@ use crate::{
     driver::{Driver, Shared},
     error::Attempted,
     frame::Frame,
-    plan::topology,
+    plan,
     processors::{Placement, move_to},
     run::Lab,
     sys,
@@ -48,7 +48,7 @@ pub fn udp_flood(
     let [from, to] = &lab.hosts[..] else {
         return Err(Error::Emulator("a flood needs two hosts".into()));
     };
-    let network: Network<Frame> = topology(scenario).build(scenario.seed)?;
+    let network: Network<Frame> = plan::network(scenario)?;
     let pipe = PipeId { link: 0, direction: Direction::Forward };
     let start = sys::monotonic();
     let placement = Placement::choose(true);

@@ -36,7 +36,7 @@ use crate::{
     error::Attempted,
     frame::Frame,
     journal::take_spin_right,
-    plan::topology,
+    plan,
     port::Backend,
     processors::Placement,
     run::Lab,
@@ -87,7 +87,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
     for host in &lab.hosts {
         mounts::name_namespace(&host.name, &host.namespace)?;
     }
-    let network: Network<Frame> = topology(scenario).build(scenario.seed)?;
+    let network: Network<Frame> = plan::network(scenario)?;
     let spin_right = take_spin_right();
     let (commands, inbox) = channel();
     let start = sys::monotonic();

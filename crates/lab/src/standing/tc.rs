@@ -309,19 +309,31 @@ impl fmt::Display for Qdisc {
             Some(parent) => write!(f, "parent {parent:x}:")?,
         }
         match &self.kind {
-            QdiscKind::Tbf(t) => write!(f, " rate {} burst {}b limit {}b", t.rate, t.burst.0, t.limit.0),
+            QdiscKind::Tbf(t) => {
+                write!(f, " rate {} burst {}b limit {}b", joined_rate(t.rate), t.burst.0, t.limit.0)
+            }
             QdiscKind::Netem(netem) => fmt_netem(netem, f),
         }
     }
 }
 
+/// `20ms`, as tc prints a time.
+fn joined(time: Time) -> String {
+    time.to_string().replace(' ', "")
+}
+
+/// `10Gbit`, as tc prints a rate.
+fn joined_rate(rate: BitRate) -> String {
+    rate.to_string().replace("b/s", "bit").replace(' ', "")
+}
+
 fn fmt_netem(netem: &Netem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, " limit {}", netem.limit.unwrap_or(NETEM_LIMIT))?;
     if netem.delay > Time(0) {
-        write!(f, " delay {}", netem.delay)?;
+        write!(f, " delay {}", joined(netem.delay))?;
     }
     if netem.jitter > Time(0) {
-        write!(f, "  {}", netem.jitter)?;
+        write!(f, "  {}", joined(netem.jitter))?;
     }
     match &netem.loss {
         LossModel::Independent(p) => write!(f, " loss {}%", p * 100.0)?,
@@ -343,7 +355,7 @@ fn fmt_netem(netem: &Netem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
     }
     match netem.rate {
-        Some(rate) => write!(f, " rate {rate}"),
+        Some(rate) => write!(f, " rate {}", joined_rate(rate)),
         None => Ok(()),
     }
 }
@@ -378,7 +390,7 @@ mod tests {
         assert_eq!(spec.rate, Rate::Constant(BitRate(10_000_000_000)));
         assert_eq!((spec.burst, spec.queue), (Some(Bytes(5_000_000)), QueueLimit::Bytes(Bytes(25_000_000))));
         assert_eq!(qdiscs[0].to_string(), "qdisc netem 1: root limit 1000 delay 20ms");
-        assert!(qdiscs[1].to_string().starts_with("qdisc tbf 2: parent 1: rate 10"));
+        assert!(qdiscs[1].to_string().starts_with("qdisc tbf 2: parent 1: rate 10Gbit burst 5000000b"));
         let lossy = kind("qdisc change dev s1-eth2 root handle 1: netem loss 1%");
         let spec = compose(&[Qdisc { handle: 1, parent: None, kind: lossy }], &PipeSpec::default());
         assert_eq!((spec.loss, spec.loss_unit), (LossModel::Independent(0.01), LossUnit::SuperPacket));

@@ -1,0 +1,393 @@
+//! What routers do to real frames, checked by an independent reader (etherparse).
+
+mod chain;
+
+use std::net::IpAddr;
+
+use chain::{H0, H1, R0_LEFT, R2_RIGHT, Seen, chain, cidr, echo, ip, read, send, topology, udp_v4, udp_v6};
+use etherparse::{
+    ArpEthIpv4Packet, ArpOperation, NetSlice, PacketBuilder, SlicedPacket, TransportSlice,
+    defrag::IpDefragPool,
+};
+use net::{Destination, DropCause, Node, PipeSpec, Topology, ip::ethernet};
+use units::Time;
+
+fn narrow(mtu: u32) -> PipeSpec {
+    PipeSpec { mtu: Some(mtu), ..PipeSpec::default() }
+}
+
+/// The one frame that comes back to h0, and nothing else.
+fn answer(frame: Vec<u8>, middle: PipeSpec) -> Seen {
+    let log = send(&mut chain(middle), H0, frame);
+    assert_eq!(log.delivered.len(), 1, "{:?}", log.dropped);
+    let (station, _, frame) = &log.delivered[0];
+    assert_eq!((*station, &frame[..6]), (H0, &ethernet::station_mac(H0)[..]));
+    assert_eq!(frame[6..12], ethernet::station_mac(R0_LEFT));
+    read(frame)
+}
+
+#[test]
+fn each_router_tells_when_the_time_to_live_ends_at_it() {
+    for (ttl, router) in [(1, "10.0.0.2"), (2, "10.0.1.2"), (3, "10.0.2.2")] {
+        let frame = udp_v4(b"probe", |h| h.time_to_live = ttl);
+        let seen = answer(frame.clone(), PipeSpec::default());
+        assert_eq!(
+            (seen.from, seen.to, seen.kind.as_str()),
+            (ip(router), ip("10.0.0.9"), "TimeExceeded(TtlExceededInTransit)")
+        );
+        // It sent 64; so many routers lie between.
+        assert_eq!(seen.ttl, 64 - (ttl - 1));
+        // The quoted packet is what came, but for its time to live and the checksum of that.
+        assert_eq!(seen.payload.len(), frame.len() - 14);
+        assert_eq!((seen.payload[8], &seen.payload[12..]), (1, &frame[26..]));
+    }
+    let delivered =
+        send(&mut chain(PipeSpec::default()), H0, udp_v4(b"probe", |h| h.time_to_live = 4)).delivered;
+    assert_eq!(delivered[0].0, H1);
+    let seen = read(&delivered[0].2);
+    assert_eq!((seen.ttl, seen.payload.as_slice()), (1, &b"probe"[..]));
+    assert_eq!(delivered[0].2[..6], ethernet::station_mac(H1));
+    assert_eq!(delivered[0].2[6..12], ethernet::station_mac(R2_RIGHT));
+}
+
+#[test]
+fn the_same_over_ipv6() {
+    for (limit, router) in [(1, "fd00::2"), (2, "fd00:0:0:1::2"), (3, "fd00:0:0:2::2")] {
+        let frame = udp_v6(b"probe", |h| h.hop_limit = limit);
+        let seen = answer(frame.clone(), PipeSpec::default());
+        assert_eq!(
+            (seen.from, seen.to, seen.kind.as_str()),
+            (ip(router), ip("fd00::9"), "TimeExceeded(HopLimitExceeded)")
+        );
+        assert_eq!(seen.ttl, 64 - (limit - 1));
+        assert_eq!((seen.payload[7], &seen.payload[8..]), (1, &frame[22..]));
+    }
+    let delivered =
+        send(&mut chain(PipeSpec::default()), H0, udp_v6(b"probe", |h| h.hop_limit = 4)).delivered;
+    assert_eq!((delivered[0].0, read(&delivered[0].2).ttl), (H1, 1));
+}
+
+#[test]
+fn routers_answer_echo_requests_at_any_of_their_addresses() {
+    for (to, hops) in [
+        ("10.0.0.2", 0),
+        ("10.0.1.1", 0),
+        ("10.0.2.1", 1),
+        ("10.0.3.1", 2),
+        ("fd00::2", 0),
+        ("fd00:0:0:3::1", 2),
+    ] {
+        let seen = answer(echo(to, b"are you there"), PipeSpec::default());
+        assert_eq!((seen.from, seen.ttl), (ip(to), 64 - hops));
+        assert_eq!(seen.kind, "EchoReply(IcmpEchoHeader { id: 7, seq: 9 })");
+        assert_eq!(seen.payload, b"are you there");
+    }
+}
+
+#[test]
+fn traceroute_ends_at_a_router() {
+    let seen = answer(udp_v4(b"probe", |h| h.destination = [10, 0, 2, 1]), PipeSpec::default());
+    assert_eq!((seen.from, seen.kind.as_str()), (ip("10.0.2.1"), "DestinationUnreachable(Port)"));
+    let to = |text: &str| match ip(text) {
+        IpAddr::V6(v6) => v6.octets(),
+        IpAddr::V4(_) => unreachable!("IPv6"),
+    };
+    let seen = answer(udp_v6(b"probe", |h| h.destination = to("fd00:0:0:2::2")), PipeSpec::default());
+    assert_eq!((seen.from, seen.kind.as_str()), (ip("fd00:0:0:2::2"), "DestinationUnreachable(Port)"));
+}
+
+#[test]
+fn nobody_there_is_told_apart_from_no_way_there() {
+    for (to, kind) in [([10, 0, 0, 77], "Host"), ([10, 0, 3, 77], "Network"), ([192, 168, 1, 1], "Network")] {
+        let seen = answer(udp_v4(b"probe", |h| h.destination = to), PipeSpec::default());
+        assert_eq!((seen.from, seen.kind), (ip("10.0.0.2"), format!("DestinationUnreachable({kind})")));
+    }
+    let seen = answer(udp_v6(b"probe", |h| h.destination[15] = 0x77), PipeSpec::default());
+    assert_eq!((seen.from, seen.kind.as_str()), (ip("fd00::2"), "DestinationUnreachable(NoRoute)"));
+}
+
+#[test]
+fn who_forbids_fragments_is_told_the_mtu() {
+    let payload = vec![5; 1472];
+    let seen = answer(udp_v4(&payload, |h| h.dont_fragment = true), narrow(1400));
+    assert_eq!(seen.from, ip("10.0.1.2"));
+    assert_eq!(seen.kind, "DestinationUnreachable(FragmentationNeeded { next_hop_mtu: 1400 })");
+    assert_eq!(seen.payload.len(), 576 - 28, "the quotation is cut");
+    let seen = answer(udp_v6(&vec![5; 1452], |_| {}), narrow(1400));
+    assert_eq!((seen.from, seen.kind.as_str()), (ip("fd00:0:0:1::2"), "PacketTooBig { mtu: 1400 }"));
+    assert_eq!(seen.payload.len(), 1280 - 48);
+    // What just fits passes.
+    for (frame, mtu) in
+        [(udp_v4(&payload, |h| h.dont_fragment = true), 1500), (udp_v6(&vec![5; 1452], |_| {}), 1500)]
+    {
+        let log = send(&mut chain(narrow(mtu)), H0, frame);
+        assert_eq!(log.delivered[0].0, H1);
+    }
+    let log = send(&mut chain(narrow(1499)), H0, udp_v4(&payload, |h| h.dont_fragment = true));
+    assert_eq!((log.delivered[0].0, log.dropped), (H0, vec![DropCause::Mtu]));
+}
+
+/// What a receiver makes of fragments.
+fn reassembled(frames: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let mut pool: IpDefragPool = IpDefragPool::new();
+    let mut whole = None;
+    for frame in frames {
+        read(frame);
+        let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+        whole = pool.process_sliced_packet(&sliced, (), ()).unwrap().map(|w| w.payload).or(whole);
+    }
+    whole
+}
+
+#[test]
+fn fragments_carry_the_same_payload() {
+    for (bytes, mtu) in [(1472, 1400), (1472, 68), (4000, 577), (100, 100), (8, 28), (65_507, 1500)] {
+        let payload: Vec<u8> = (0..bytes).map(|i| (i / 7) as u8).collect();
+        let frame = udp_v4(&payload, |_| {});
+        let log = send(&mut chain(narrow(mtu)), H0, frame.clone());
+        let frames: Vec<Vec<u8>> = log.delivered.iter().map(|d| d.2.clone()).collect();
+        assert!(log.delivered.iter().all(|d| d.0 == H1));
+        assert!(frames.iter().all(|f| f.len() - 14 <= mtu as usize), "{bytes} B by {mtu}");
+        let expected = (bytes as usize + 8).div_ceil((mtu as usize - 20) & !7);
+        assert_eq!(frames.len(), expected, "as few as can be: {bytes} B by {mtu}");
+        assert_eq!(reassembled(&frames).unwrap(), frame[34..], "{bytes} B by {mtu}");
+    }
+}
+
+#[test]
+fn fragments_are_fragmented_again() {
+    let payload: Vec<u8> = (0..5000).map(|i| (i / 7) as u8).collect();
+    let frame = udp_v4(&payload, |_| {});
+    let first = send(&mut chain(narrow(1500)), H0, frame.clone());
+    let mut frames = Vec::new();
+    for (_, _, mut fragment) in first.delivered {
+        fragment[..6].copy_from_slice(&ethernet::station_mac(R0_LEFT));
+        frames.extend(send(&mut chain(narrow(300)), H0, fragment).delivered.into_iter().map(|d| d.2));
+    }
+    assert!(frames.iter().all(|f| f.len() <= 314));
+    frames.reverse();
+    assert_eq!(reassembled(&frames).unwrap(), frame[34..]);
+}
+
+#[test]
+fn options_go_into_every_fragment_only_if_they_are_to_be_copied() {
+    // Router alert (copied), record route (not), two of no operation.
+    let options = [0x94, 4, 0, 0, 7, 7, 4, 0, 0, 0, 0, 1];
+    let frame = udp_v4(&[9; 400], |h| h.options = options.into());
+    let log = send(&mut chain(narrow(200)), H0, frame.clone());
+    let headers: Vec<Vec<u8>> =
+        log.delivered.iter().map(|d| d.2[34..14 + usize::from(d.2[14] & 15) * 4].to_vec()).collect();
+    assert_eq!(headers, [options.to_vec(), vec![0x94, 4, 0, 0], vec![0x94, 4, 0, 0]]);
+    let frames: Vec<Vec<u8>> = log.delivered.iter().map(|d| d.2.clone()).collect();
+    assert_eq!(reassembled(&frames).unwrap(), frame[46..]);
+}
+
+#[test]
+fn no_error_answers_an_error_or_a_later_fragment_or_nobody() {
+    let error = answer(udp_v4(b"probe", |h| h.time_to_live = 1), PipeSpec::default());
+    let again = |kind: [u8; 2]| {
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2(ethernet::station_mac(H0), ethernet::station_mac(R0_LEFT))
+            .ipv4([10, 0, 0, 9], [10, 0, 3, 9], 1)
+            .icmpv4_raw(kind[0], kind[1], [0; 4])
+            .write(&mut frame, &error.payload)
+            .unwrap();
+        frame
+    };
+    let silent = |frame: Vec<u8>| {
+        let log = send(&mut chain(narrow(1400)), H0, frame);
+        assert_eq!((log.delivered.len(), log.dropped.len()), (0, 1), "{:?}", log.delivered);
+    };
+    silent(again([11, 0]));
+    silent(again([3, 4]));
+    answer(again([8, 0]), PipeSpec::default());
+    silent(udp_v4(b"probe", |h| {
+        h.time_to_live = 1;
+        h.fragment_offset = 3.try_into().unwrap();
+    }));
+    for source in [[0, 0, 0, 0], [255, 255, 255, 255], [224, 0, 0, 1], [127, 0, 0, 1]] {
+        silent(udp_v4(b"probe", |h| {
+            h.time_to_live = 1;
+            h.source = source;
+        }));
+    }
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2(ethernet::station_mac(H0), ethernet::station_mac(R0_LEFT))
+        .ipv6(
+            udp_v6(b"", |_| {})[22..38].try_into().unwrap(),
+            udp_v6(b"", |_| {})[38..54].try_into().unwrap(),
+            1,
+        )
+        .icmpv6_raw(3, 0, [0; 4])
+        .write(&mut frame, &[0; 40])
+        .unwrap();
+    silent(frame);
+    silent(udp_v6(b"probe", |h| {
+        h.hop_limit = 1;
+        h.source = [0; 16];
+    }));
+}
+
+#[test]
+fn what_is_not_in_order_goes_no_further() {
+    let good = udp_v4(b"probe", |_| {});
+    for (at, bit) in [(24, 1), (14, 0x10), (14, 2), (17, 0x80)] {
+        let mut frame = good.clone();
+        frame[at] ^= bit;
+        let log = send(&mut chain(PipeSpec::default()), H0, frame);
+        assert_eq!((log.delivered.len(), log.dropped), (0, vec![DropCause::Router]), "byte {at}");
+    }
+    // Not addressed to the router, or to all stations: not its business.
+    for mac in [ethernet::BROADCAST, ethernet::station_mac(99)] {
+        let mut frame = good.clone();
+        frame[..6].copy_from_slice(&mac);
+        let log = send(&mut chain(PipeSpec::default()), H0, frame);
+        assert_eq!((log.delivered.len(), log.dropped.len(), log.passed.len()), (0, 0, 1));
+    }
+}
+
+#[test]
+fn what_ethernet_pads_is_no_part_of_the_packet() {
+    let mut frame = udp_v4(b"x", |_| {});
+    frame.extend([0xee; 20]);
+    let log = send(&mut chain(PipeSpec::default()), H0, frame.clone());
+    assert_eq!(log.delivered[0].2.len(), frame.len());
+    let mut frame = udp_v4(b"x", |h| h.time_to_live = 1);
+    frame.extend([0xee; 20]);
+    assert_eq!(answer(frame, PipeSpec::default()).payload.len(), 29);
+}
+
+#[test]
+fn routers_answer_arp_for_their_address_on_that_link_only() {
+    let ask = |target: [u8; 4]| {
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2(ethernet::station_mac(H0), ethernet::BROADCAST)
+            .arp(
+                ArpEthIpv4Packet {
+                    operation: ArpOperation::REQUEST,
+                    sender_mac: ethernet::station_mac(H0),
+                    sender_ipv4: [10, 0, 0, 9],
+                    target_mac: [0; 6],
+                    target_ipv4: target,
+                }
+                .into(),
+            )
+            .write(&mut frame)
+            .unwrap();
+        send(&mut chain(PipeSpec::default()), H0, frame).delivered
+    };
+    let delivered = ask([10, 0, 0, 2]);
+    let sliced = SlicedPacket::from_ethernet(&delivered[0].2).unwrap();
+    let Some(NetSlice::Arp(arp)) = sliced.net else { panic!("no ARP") };
+    assert_eq!(arp.operation(), ArpOperation::REPLY);
+    assert_eq!(
+        (arp.sender_hw_addr(), arp.sender_protocol_addr()),
+        (&ethernet::station_mac(R0_LEFT)[..], &[10, 0, 0, 2][..])
+    );
+    assert_eq!(
+        (arp.target_hw_addr(), arp.target_protocol_addr()),
+        (&ethernet::station_mac(H0)[..], &[10, 0, 0, 9][..])
+    );
+    assert_eq!(ask([10, 0, 1, 1]), [], "an address of another of its links");
+    assert_eq!(ask([10, 0, 0, 3]), [], "nobody's address");
+}
+
+/// A neighbour solicitation by h0 for `target`, with the option that tells its address or without.
+fn solicit(from: &str, target: &str, option: &[u8], hop_limit: u8) -> Vec<u8> {
+    let octets = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
+    let mut body = octets(target).to_vec();
+    body.extend(option);
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2(ethernet::station_mac(H0), [0x33, 0x33, 0xff, 0, 0, 2])
+        .ipv6(octets(from), octets("ff02::1:ff00:2"), hop_limit)
+        .icmpv6_raw(135, 0, [0; 4])
+        .write(&mut frame, &body)
+        .unwrap();
+    frame
+}
+
+#[test]
+fn routers_answer_neighbour_solicitations() {
+    let mut option = vec![1, 1];
+    option.extend(ethernet::station_mac(H0));
+    for (from, option, to, solicited) in [
+        ("fd00::9", &option[..], "fd00::9", true),
+        ("fe80::9", &option[..], "fe80::9", true),
+        ("fe80::9", &[][..], "fe80::9", true),
+        ("::", &[][..], "ff02::1", false),
+    ] {
+        let log = send(&mut chain(PipeSpec::default()), H0, solicit(from, "fd00::2", option, 255));
+        let (_, _, frame) = &log.delivered[0];
+        let seen = read(frame);
+        assert_eq!((seen.from, seen.to, seen.ttl), (ip("fd00::2"), ip(to), 255));
+        let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+        let Some(TransportSlice::Icmpv6(icmp)) = sliced.transport else { panic!("no ICMPv6") };
+        let etherparse::Icmpv6Type::NeighborAdvertisement(header) = icmp.icmp_type() else {
+            panic!("{seen:?}")
+        };
+        assert_eq!((header.router, header.solicited, header.r#override), (true, solicited, true));
+        let mut told = vec![2, 1];
+        told.extend(ethernet::station_mac(R0_LEFT));
+        assert_eq!(seen.payload[16..], told);
+    }
+    for frame in [solicit("fd00::9", "fd00::2", &option, 254), solicit("fd00::9", "fd00::3", &option, 255)] {
+        assert_eq!(send(&mut chain(PipeSpec::default()), H0, frame).delivered, []);
+    }
+}
+
+#[test]
+fn a_static_route_overrides_the_shortest_way() {
+    // h0 - r0 - r1 - h1, and r0 - r2 - r1; the route sends by r2.
+    let mut topology = Topology::new(2, 0);
+    let r = [topology.router(), topology.router(), topology.router()];
+    for (a, b) in [(Node::Host(0), r[0]), (r[0], r[1]), (r[0], r[2]), (r[2], r[1]), (r[1], Node::Host(1))] {
+        topology.link(a, b, PipeSpec::default(), PipeSpec::default());
+    }
+    for (node, interface, address) in [
+        (Node::Host(0), 0, "10.0.0.9/24"),
+        (Node::Host(1), 0, "10.0.3.9/24"),
+        (r[0], 0, "10.0.0.2/24"),
+        (r[2], 0, "10.0.2.2/24"),
+        (r[2], 1, "10.0.4.2/24"),
+    ] {
+        topology.address(node, interface, cidr(address));
+    }
+    let links = |topology: &Topology| {
+        let log = send(&mut topology.build(1).unwrap(), H0, udp_v4(b"x", |_| {}));
+        assert_eq!(log.delivered[0].0, H1);
+        log.passed.iter().map(|p| p.0).collect::<Vec<_>>()
+    };
+    assert_eq!(links(&topology), [0, 1, 4]);
+    topology.route(r[0], cidr("10.0.3.0/24"), ip("10.0.2.2"));
+    assert_eq!(links(&topology), [0, 2, 3, 4]);
+}
+
+#[test]
+fn frames_that_go_round_in_circles_end_and_their_sender_is_told() {
+    let mut topology = topology(PipeSpec::default());
+    topology.route(Node::Router(1), cidr("10.0.3.0/24"), ip("10.0.1.1"));
+    topology.route(Node::Router(0), cidr("10.0.3.0/24"), ip("10.0.1.2"));
+    let log = send(&mut topology.build(1).unwrap(), H0, udp_v4(b"x", |h| h.time_to_live = 255));
+    assert_eq!(
+        log.passed.iter().filter(|p| p.0 == 1).count(),
+        254,
+        "255 routers saw it, the first came before this link"
+    );
+    assert_eq!(read(&log.delivered[0].2).kind, "TimeExceeded(TtlExceededInTransit)");
+    assert_eq!(log.dropped, [DropCause::Router]);
+}
+
+#[test]
+fn a_change_of_mtu_is_seen_by_the_router_at_once() {
+    let mut network = chain(PipeSpec::default());
+    let frame = || udp_v4(&[1; 1000], |h| h.dont_fragment = true);
+    assert_eq!(send(&mut network, H0, frame()).delivered[0].0, H1);
+    let pipe = net::PipeId { link: 2, direction: net::Direction::Forward };
+    network.change(pipe, Time(1), &narrow(700));
+    let mut log = chain::Log::default();
+    network.send(H0, Time(1), Destination::Station(R0_LEFT), chain::Bytes(frame()), &mut log);
+    assert_eq!(
+        read(&log.delivered[0].2).kind,
+        "DestinationUnreachable(FragmentationNeeded { next_hop_mtu: 700 })"
+    );
+}

@@ -19,11 +19,12 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
-use net::{Counters, DropCause, Network, PipeId, Sink};
+use net::{Counters, DropCause, Network, PipeId, Sink, Train};
 use units::Time;
 
 use crate::{
     buffers::Buffers,
+    capture::{Captures, Target, Way},
     frame::Frame,
     port::Port,
     processors::move_to,
@@ -92,6 +93,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) cpus: Option<Vec<usize>>,
     /// Poll instead of sleeping before a departure. Off where another lab polls on this machine.
     pub(crate) may_spin: bool,
+    /// What is captured.
+    pub(crate) captures: Captures,
 }
 
 impl Driver<'_> {
@@ -104,6 +107,7 @@ impl Driver<'_> {
         let mut hands = Hands {
             start: self.start,
             ports: self.ports,
+            captures: self.captures.clone(),
             buffers: Buffers::default(),
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("constant bounds are valid"),
             refused: 0,
@@ -160,6 +164,7 @@ fn read_ports(network: &mut Network<Frame>, poll: &PollSet, hands: &mut Hands<'_
             let Some(frame) = hands.buffers.frame(buffer, len) else { continue };
             let now = hands.now();
             network.run_until(now, hands);
+            hands.capture(Target::Host(host as u32), Way::Out, Train::at(now), &frame);
             network.send(host as u32, now, frame.destination(ports.len() as u32), frame, hands);
         }
     }
@@ -170,6 +175,7 @@ fn read_ports(network: &mut Network<Frame>, poll: &PollSet, hands: &mut Hands<'_
 struct Hands<'a> {
     start: Time,
     ports: &'a [Port],
+    captures: Captures,
     buffers: Buffers,
     lateness: Histogram<u64>,
     refused: u64,
@@ -180,11 +186,19 @@ impl Hands<'_> {
     fn now(&self) -> Time {
         Time(sys::monotonic().0.saturating_sub(self.start.0))
     }
+
+    /// Shows a frame to the captures that want it.
+    fn capture(&self, target: Target, way: Way, train: Train, frame: &Frame) {
+        if self.captures.wants(target) {
+            self.captures.take(target, way, train, 1, |each| each(frame.ethernet()));
+        }
+    }
 }
 
 impl Sink<Frame> for Hands<'_> {
     fn deliver(&mut self, host: u32, at: Time, frame: Frame) {
         self.lateness.saturating_record(self.now().0.saturating_sub(at.0));
+        self.capture(Target::Host(host), Way::In, Train::at(at), &frame);
         if !self.ports[host as usize].write(frame.bytes()) {
             self.refused += 1;
         }
@@ -193,6 +207,10 @@ impl Sink<Frame> for Hands<'_> {
 
     fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, frame: Frame) {
         self.buffers.recycle(frame);
+    }
+
+    fn passed(&mut self, pipe: PipeId, train: Train, frame: &Frame) {
+        self.capture(Target::Pipe(pipe), Way::Past, train, frame);
     }
 }
 

@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_told_since_the_runs_start() {
-        let second = |n| Some(Time(n * 1_000_000_000));
+        let second = |n: u64| Some(Time(n * 1_000_000_000));
         let tcp = |stops, resumes| Tcp { reader_stops: stops, reader_resumes: resumes, ..Tcp::default() };
         let now = Time(2_000_000_000);
         let pause = read_pause(&tcp(second(3), second(5)), now).unwrap();

@@ -9,6 +9,7 @@
 #[doc(hidden)]
 pub mod baseline;
 mod buffers;
+mod capture;
 mod driver;
 mod error;
 mod flow;
@@ -19,6 +20,7 @@ mod machine;
 mod namespace;
 mod netlink;
 mod outcome;
+mod pcapng;
 mod plan;
 mod port;
 mod processors;
@@ -27,6 +29,7 @@ mod recorder;
 mod run;
 mod sampler;
 mod sys;
+mod taps;
 
 pub use error::Error;
 pub use journal::{Cleaned, Entry, Journal};

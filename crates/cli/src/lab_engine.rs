@@ -75,8 +75,15 @@ pub fn run(
     writer: &mut Writer,
     stop: &AtomicBool,
 ) -> anyhow::Result<Rows> {
-    let options =
-        lab::Options { privilege: setup.privilege, backend: setup.backend, journal: &setup.journal, stop };
+    // The record's files stay in it when it is finished and renamed.
+    let capture_dir = writer.path().to_owned();
+    let options = lab::Options {
+        privilege: setup.privilege,
+        backend: setup.backend,
+        journal: &setup.journal,
+        capture_dir: Some(&capture_dir),
+        stop,
+    };
     let mut recording = Recording { writer, teller: Teller::new(title, scenario.duration) };
     let outcome = lab::run(scenario, &options, &mut recording).map_err(failure);
     recording.teller.finish();

@@ -234,7 +234,7 @@ impl Shell {
 
 /// The lab works in a directory of its own: file names become absolute here.
 fn with_whole_path(mut words: Vec<String>) -> anyhow::Result<Vec<String>> {
-    if words.len() == 3
+    if words.len() >= 3
         && let Some(file) = words.last_mut()
     {
         *file = std::path::absolute(Path::new(file.as_str()))?.display().to_string();

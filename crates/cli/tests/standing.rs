@@ -128,6 +128,24 @@ fn mtus_are_set_as_in_class() {
 }
 
 #[test]
+fn packets_are_captured_while_the_lab_runs() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, &[]);
+    assert_eq!(lab.shell(&["pcap h1 h1.pcapng", "pcap s1-h2 forward link.pcapng"]).code, 0);
+    assert_eq!(lab.exec("h1", &["ping", "-c", "3", "-i", "0.2", "h2"]).code, 0);
+    let stopped = lab.shell(&["pcap stop h1.pcapng", "pcap stop link.pcapng"]);
+    assert_eq!(stopped.code, 0, "{stopped:?}");
+    // Two of ARP, three echoes and their answers; on the link a broadcast, then unicast one way only.
+    assert!(stopped.stdout.contains("8 packets in"), "{stopped:?}");
+    assert!(stopped.stdout.contains("4 packets in"), "{stopped:?}");
+    let file = std::fs::read(place.path("h1.pcapng")).unwrap();
+    assert_eq!(file[..4], [0x0a, 0x0d, 0x0d, 0x0a], "a section header block");
+    let unknown = lab.shell(&["pcap h9 x.pcapng"]);
+    assert!(unknown.code == 1 && unknown.stderr.contains("h9"), "{unknown:?}");
+}
+
+#[test]
 fn a_killed_lab_takes_its_programs_along() {
     let _turn = one_lab_at_a_time();
     let place = Place::new(SMALL);

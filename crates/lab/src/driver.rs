@@ -19,11 +19,12 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
-use net::{Counters, DropCause, Network, Packet, PipeId, PipeSpec, Sink};
+use net::{Counters, DropCause, Network, Packet, PipeId, PipeSpec, Sink, Train};
 use units::Time;
 
 use crate::{
     buffers::Buffers,
+    capture::{Captures, Target, Way},
     frame::Frame,
     port::Port,
     processors::move_to,
@@ -113,6 +114,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) may_spin: bool,
     /// Where it is told what to do.
     pub(crate) commands: Receiver<Command>,
+    /// What is captured.
+    pub(crate) captures: Captures,
 }
 
 impl Driver<'_> {
@@ -125,6 +128,7 @@ impl Driver<'_> {
         let mut hands = Hands {
             start: self.start,
             ports: self.ports,
+            captures: self.captures.clone(),
             buffers: Buffers::default(),
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("constant bounds are valid"),
             refused: 0,
@@ -208,6 +212,7 @@ fn read_ports(
             let Some(frame) = hands.buffers.frame(buffer, len) else { continue };
             let now = hands.now();
             network.run_until(now, hands);
+            hands.capture(Target::Host(host as u32), Way::Out, Train::at(now), &frame);
             network.send(host as u32, now, frame.destination(network.stations()), frame, hands);
         }
     }
@@ -218,6 +223,7 @@ fn read_ports(
 struct Hands<'a> {
     start: Time,
     ports: &'a [Port],
+    captures: Captures,
     buffers: Buffers,
     lateness: Histogram<u64>,
     refused: u64,
@@ -235,11 +241,19 @@ impl Hands<'_> {
     fn now(&self) -> Time {
         Time(sys::monotonic().0.saturating_sub(self.start.0))
     }
+
+    /// Shows a frame to the captures that want it.
+    fn capture(&self, target: Target, way: Way, train: Train, frame: &Frame) {
+        if self.captures.wants(target) {
+            self.captures.take(target, way, train, 1, |each| each(frame.ethernet()));
+        }
+    }
 }
 
 impl Sink<Frame> for Hands<'_> {
     fn deliver(&mut self, station: u32, at: Time, frame: Frame) {
         self.lateness.saturating_record(self.now().0.saturating_sub(at.0));
+        self.capture(Target::Host(station), Way::In, Train::at(at), &frame);
         let port = &self.ports[station as usize];
         let mut frame = frame;
         while let Some(most) = port.gro.filter(|most| frame.segments() > *most) {
@@ -251,6 +265,10 @@ impl Sink<Frame> for Hands<'_> {
 
     fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, frame: Frame) {
         self.buffers.recycle(frame);
+    }
+
+    fn pass(&mut self, pipe: PipeId, train: Train, frame: &Frame) {
+        self.capture(Target::Pipe(pipe), Way::Past, train, frame);
     }
 }
 

@@ -16,6 +16,7 @@ use units::Time;
 
 use crate::{
     Backend, Error,
+    capture::Captures,
     driver::{Driver, Shared},
     error::Attempted,
     frame::Frame,
@@ -62,6 +63,7 @@ pub fn udp_flood(
         cpus: placement.driver.clone(),
         may_spin: true,
         commands,
+        captures: Captures::new(start),
     };
     let shared = Arc::new(Shared::default());
     let over = AtomicBool::new(false);

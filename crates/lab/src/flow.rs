@@ -5,10 +5,10 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use perf::{Echo, Listener, PingOptions, PingSocket, Stop, TcpOptions, TcpSender};
+use perf::{Echo, Listener, PingOptions, PingSocket, ReadPause, Stop, TcpOptions, TcpSender};
 use scenario::{Flow as FlowSpec, Kind, Ping, Tcp};
 use socket2::Socket;
 use units::Time;
@@ -108,7 +108,7 @@ impl Flow {
         to: &Host,
         now: &(impl Fn() -> Time + Sync),
     ) -> Result<(), Error> {
-        let options = tcp_options(tcp);
+        let options = TcpOptions { read_pause: read_pause(tcp, now()), ..tcp_options(tcp) };
         let failed = |source| Error::Flow { flow: self.spec.name.clone(), source };
         let listener = to.namespace.run(|| Listener::bind(to.address, &options).map_err(failed))?;
         let address = listener.address().map_err(failed)?;
@@ -202,5 +202,38 @@ fn tcp_options(tcp: &Tcp) -> TcpOptions {
         pacing: tcp.pacing,
         read_rate: tcp.read_rate,
         write_rate: tcp.write_rate,
+        read_pause: None,
+    }
+}
+
+/// When the reader pauses, on this process's clock; `now` is the time since the run's start.
+fn read_pause(tcp: &Tcp, now: Time) -> Option<ReadPause> {
+    let here = Instant::now();
+    // What lies before this instant is as good as this instant.
+    let instant = |at: Time| here + Duration::from_nanos(at.0.saturating_sub(now.0));
+    match (tcp.reader_stops, tcp.reader_resumes) {
+        (None, None) => None,
+        (stops, resumes) => {
+            Some(ReadPause { from: instant(stops.unwrap_or_default()), until: resumes.map(instant) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_told_since_the_runs_start() {
+        let second = |n: u64| Some(Time(n * 1_000_000_000));
+        let tcp = |stops, resumes| Tcp { reader_stops: stops, reader_resumes: resumes, ..Tcp::default() };
+        let now = Time(2_000_000_000);
+        let pause = read_pause(&tcp(second(3), second(5)), now).unwrap();
+        assert_eq!(pause.until.unwrap() - pause.from, Duration::from_secs(2));
+        assert!(pause.from > Instant::now() + Duration::from_millis(500));
+        let over = read_pause(&tcp(second(0), second(1)), now).unwrap();
+        assert_eq!(Some(over.from), over.until, "a flow that starts later has no pause");
+        assert_eq!(read_pause(&tcp(second(1), None), now).unwrap().until, None);
+        assert_eq!(read_pause(&tcp(None, None), now), None);
     }
 }

@@ -10,6 +10,7 @@
 #[doc(hidden)]
 pub mod baseline;
 mod buffers;
+mod capture;
 mod driver;
 mod error;
 #[doc(hidden)]
@@ -23,6 +24,7 @@ mod machine;
 mod namespace;
 mod netlink;
 mod outcome;
+mod pcapng;
 mod plan;
 mod port;
 mod processors;
@@ -32,6 +34,7 @@ mod run;
 mod sampler;
 pub mod standing;
 mod sys;
+mod taps;
 
 pub use error::Error;
 pub use journal::{Cleaned, Entry, Journal, Standing};

@@ -1,6 +1,6 @@
 //! What goes into a run and what comes out of it.
 
-use std::{sync::atomic::AtomicBool, time::Duration};
+use std::{path::Path, sync::atomic::AtomicBool, time::Duration};
 
 use net::Counters;
 use schema::{Event, FlowSample, LinkSample, Quality};
@@ -17,6 +17,8 @@ pub struct Options<'a> {
     pub backend: Backend,
     /// Where this lab is entered.
     pub journal: &'a Journal,
+    /// Where captured packets are written; without it the scenario's captures are not made.
+    pub capture_dir: Option<&'a Path>,
     /// Set from outside to end the run early.
     pub stop: &'a AtomicBool,
 }

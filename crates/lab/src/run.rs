@@ -15,6 +15,7 @@ use units::{Bytes, Time};
 
 use crate::{
     Error,
+    capture::{CaptureEnd, Captures},
     driver::{Driver, DriverReport, LinkRow, Shared},
     flow::{Flow, check_congestion_control},
     frame::Frame,
@@ -30,6 +31,7 @@ use crate::{
     recorder::Recorder,
     sampler::{Look, Sampler, take_echoes},
     sys,
+    taps::start_captures,
 };
 
 /// How often progress is told.
@@ -70,11 +72,13 @@ pub fn run(
         wall: driven.wall,
         cpu: driven.cpu,
     };
+    let mut quality = quality::judge(&driven.report, &conditions);
+    quality.notes.extend(driven.captured.iter().filter_map(CaptureEnd::note));
     let flows = driven.flows;
     Ok(Outcome {
         flow_ends: flows.iter().map(|f| flow_end(f)).collect(),
         link_ends: recorder.link_ends(),
-        quality: quality::judge(&driven.report, &conditions),
+        quality,
         wall: began.elapsed(),
         duration: flows
             .iter()
@@ -96,6 +100,7 @@ struct Driven {
     report: DriverReport,
     cpu: CpuUse,
     wall: Duration,
+    captured: Vec<CaptureEnd>,
     failed: Option<Error>,
 }
 
@@ -112,6 +117,7 @@ fn drive(
     let flows: Vec<Arc<Flow>> = scenario.flows.iter().map(|f| Arc::new(Flow::new(f.clone()))).collect();
     let start = sys::monotonic();
     let (_nobody, commands) = channel();
+    let captures = Captures::new(start);
     let driver = Driver {
         network,
         ports: &lab.ports,
@@ -121,6 +127,7 @@ fn drive(
         cpus: placement.driver.clone(),
         may_spin: alone,
         commands,
+        captures: captures.clone(),
     };
     let sampler = Sampler {
         flows: flows.clone(),
@@ -138,6 +145,9 @@ fn drive(
 
     let everywhere = sys::allowed_cpus().ok();
     move_to(placement.flows.as_deref());
+    if let Some(dir) = options.capture_dir {
+        start_captures(scenario, &captures, dir).inspect_err(|_| move_to(everywhere.as_deref()))?;
+    }
     let (driven, watched) = std::thread::scope(|scope| {
         let shared = &shared;
         // However this scope ends, by a panic as well, its threads are told to end.
@@ -164,6 +174,7 @@ fn drive(
     });
     move_to(everywhere.as_deref());
     let wall = Duration::from_nanos(sys::monotonic().0 - start.0);
+    let captured = captures.stop_all();
     let cpu = watched?;
     let report = driven
         .map_err(|_| Error::Emulator("it panicked; please report this".into()))?
@@ -177,7 +188,7 @@ fn drive(
     match flows.iter().find_map(|flow| flow.state().failed.take()) {
         // Nothing was measured, so there is nothing to keep.
         Some(error) if recorder.flows.is_empty() => Err(error),
-        failed => Ok(Driven { flows, report, cpu, wall, failed }),
+        failed => Ok(Driven { flows, report, cpu, wall, captured, failed }),
     }
 }
 

@@ -188,6 +188,11 @@ pub(crate) fn monotonic() -> Time {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
+/// CLOCK_REALTIME: UTC, nanoseconds since 1970.
+pub(crate) fn wall_clock() -> Time {
+    read_clock(libc::CLOCK_REALTIME)
+}
+
 /// Processor time that this thread has used.
 pub(crate) fn thread_time() -> Time {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)

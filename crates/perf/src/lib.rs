@@ -6,6 +6,7 @@
 
 mod error;
 mod options;
+mod pause;
 mod ping;
 mod rate;
 mod stop;
@@ -14,6 +15,7 @@ mod tcp;
 
 pub use error::Error;
 pub use options::TcpOptions;
+pub use pause::ReadPause;
 pub use ping::{Echo, PingOptions, PingSocket};
 pub use stop::Stop;
 pub use tcp::{Listener, TcpReceiver, TcpSender, connect};

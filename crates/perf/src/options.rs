@@ -2,6 +2,8 @@
 
 use units::{BitRate, Bytes};
 
+use crate::ReadPause;
+
 /// Options of one TCP flow. `None` leaves the host's default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TcpOptions {
@@ -19,6 +21,8 @@ pub struct TcpOptions {
     pub pacing: Option<BitRate>,
     /// How fast the receiving application reads.
     pub read_rate: Option<BitRate>,
+    /// When the receiving application does not read.
+    pub read_pause: Option<ReadPause>,
     /// How fast the sending application writes.
     pub write_rate: Option<BitRate>,
 }

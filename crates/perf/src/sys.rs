@@ -12,6 +12,18 @@ pub(crate) fn discard(socket: &Socket, len: usize) -> io::Result<usize> {
     if got < 0 { Err(io::Error::last_os_error()) } else { Ok(got as usize) }
 }
 
+/// Waits until `socket` has something to read, or its end, but no longer than `wait`; false where it has not.
+pub(crate) fn wait_readable(socket: &Socket, wait: Duration) -> io::Result<bool> {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let wait = libc::timespec {
+        tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(wait.subsec_nanos()),
+    };
+    // SAFETY: one entry that lives across the call; no signal mask is given.
+    let ready = unsafe { libc::ppoll(&raw mut poll, 1, &raw const wait, std::ptr::null()) };
+    if ready < 0 { Err(io::Error::last_os_error()) } else { Ok(ready > 0) }
+}
+
 /// Sets an integer socket option.
 pub(crate) fn set_option<T>(socket: &Socket, level: i32, name: i32, value: T) -> io::Result<()> {
     // SAFETY: the pointer and the length describe `value`, which lives across the call.

@@ -5,7 +5,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -146,24 +146,48 @@ impl TcpReceiver {
     pub fn run(self, stop: &Stop, received: &AtomicU64) -> Result<(), Error> {
         let mut pace = self.options.read_rate.map(Pace::new);
         while !stop.is_set() {
+            if self.options.read_pause.is_some_and(|pause| pause.holds(Instant::now())) {
+                self.options.read_pause.inspect(|pause| pause.wait(stop));
+                // Whoever reads slowly does not make up for the pause.
+                pace = self.options.read_rate.map(Pace::new);
+                continue;
+            }
             let allowed = pace.as_ref().map_or(READ_BYTES, |p| p.wait(stop, READ_BYTES));
             if allowed == 0 {
                 break;
             }
-            match sys::discard(&self.socket, allowed) {
-                Ok(0) => break,
-                Ok(n) => {
+            match self.read(allowed) {
+                Ok(Some(0)) => break,
+                Ok(Some(n)) => {
                     received.fetch_add(n as u64, Ordering::Relaxed);
                     if let Some(pace) = &mut pace {
                         pace.spend(n);
                     }
                 }
+                Ok(None) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) if stop.is_set() => break,
                 Err(e) => return Err(e).attempted(|| "cannot receive".into()),
             }
         }
         Ok(())
+    }
+
+    /// Reads at most `most` bytes, 0 at the end; `None` where a pause began before anything came.
+    fn read(&self, most: usize) -> io::Result<Option<usize>> {
+        if let Some(pause) = self.options.read_pause {
+            let now = Instant::now();
+            if pause.holds(now) {
+                return Ok(None);
+            }
+            // A read that blocks would take what comes after the pause has begun.
+            if let Some(wait) = pause.begins_in(now)
+                && !sys::wait_readable(&self.socket, wait)?
+            {
+                return Ok(None);
+            }
+        }
+        sys::discard(&self.socket, most).map(Some)
     }
 }
 
@@ -210,6 +234,7 @@ mod tests {
     use units::{BitRate, Bytes};
 
     use super::*;
+    use crate::ReadPause;
 
     fn flow(options: TcpOptions, stop_after: Option<Duration>) -> (u64, u64, Duration) {
         let stop = Arc::new(Stop::default());
@@ -249,6 +274,55 @@ mod tests {
         // 1 MB/s for 0.3 s, and at most what four times 64 KiB of buffers can hold beside it.
         assert!(received <= 400_000, "{received} bytes read");
         assert!(written <= received + 600_000, "{written} bytes written, {received} read");
+    }
+
+    #[test]
+    fn a_reader_that_pauses_reads_nothing_and_then_everything() {
+        let stop = Stop::default();
+        let buffer = Some(Bytes(65_536));
+        let begin = Instant::now() + Duration::from_millis(100);
+        let resume = begin + Duration::from_millis(200);
+        let options = TcpOptions {
+            // A slow writer, so that the reader is blocked when its pause begins.
+            write_rate: Some(BitRate(40_000_000)),
+            receive_buffer: buffer,
+            send_buffer: buffer,
+            read_pause: Some(ReadPause { from: begin, until: Some(resume) }),
+            ..TcpOptions::default()
+        };
+        let listener = Listener::bind(Ipv4Addr::LOCALHOST.into(), &options).unwrap();
+        let address = listener.address().unwrap();
+        let received = AtomicU64::new(0);
+        std::thread::scope(|s| {
+            s.spawn(|| listener.accept(&stop).unwrap().run(&stop, &received).unwrap());
+            let sender = connect(address, &options, &stop).unwrap();
+            s.spawn(|| sender.run(&stop).unwrap());
+            // One read may be under way when the pause begins; after that there is none.
+            std::thread::sleep((begin + Duration::from_millis(50)).saturating_duration_since(Instant::now()));
+            let at_begin = received.load(Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(100));
+            let in_pause = received.load(Ordering::Relaxed);
+            if Instant::now() < resume {
+                assert!(at_begin > 0);
+                assert_eq!(at_begin, in_pause);
+            } else {
+                eprintln!("skipped: this machine was too busy to look in time");
+            }
+            while received.load(Ordering::Relaxed) < in_pause + 1_000_000 {
+                assert!(resume.elapsed() < Duration::from_secs(20), "it never read on");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stop.set();
+        });
+    }
+
+    #[test]
+    fn a_reader_that_never_resumes_ends_when_stopped() {
+        let pause = ReadPause { from: Instant::now(), until: None };
+        let options = TcpOptions { read_pause: Some(pause), ..TcpOptions::default() };
+        let (_, received, elapsed) = flow(options, Some(Duration::from_millis(50)));
+        assert_eq!(received, 0);
+        assert!(elapsed < Duration::from_secs(20));
     }
 
     #[test]

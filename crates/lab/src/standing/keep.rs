@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     Error, Journal, Privilege,
+    capture::{CaptureId, CaptureOptions, Captures},
     driver::{Command, Driver, LiveReport, Shared},
     error::Attempted,
     frame::Frame,
@@ -41,6 +42,7 @@ use crate::{
     processors::Placement,
     run::Lab,
     sys,
+    taps::taps,
 };
 
 /// How often links are counted; nobody records it.
@@ -91,6 +93,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
     let spin_right = take_spin_right();
     let (commands, inbox) = channel();
     let start = sys::monotonic();
+    let captures = Captures::new(start);
     let driver = Driver {
         network,
         ports: &lab.ports,
@@ -100,6 +103,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
         cpus: Placement::choose(spin_right.is_some()).driver,
         may_spin: spin_right.is_some(),
         commands: inbox,
+        captures: captures.clone(),
     };
     let keeper = Keeper {
         scenario,
@@ -107,6 +111,8 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
         stop_commands: options.stop_commands,
         lab: &lab,
         links: Links::new(scenario),
+        captures: captures.clone(),
+        files: Vec::new(),
         commands,
         started: Instant::now(),
         user: (options.privilege == Privilege::UserNamespace)
@@ -127,7 +133,9 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
         // First the programs, then the network under them.
         drop(alive);
         shared.stop.store(true, Ordering::Relaxed);
-        driving.join()
+        let driven = driving.join();
+        captures.stop_all();
+        driven
     });
     match result {
         Ok(Ok(_)) => Ok(()),
@@ -143,6 +151,9 @@ struct Keeper<'a> {
     stop_commands: bool,
     lab: &'a Lab,
     links: Links,
+    captures: Captures,
+    /// The captures that go on, by file.
+    files: Vec<(String, CaptureId)>,
     commands: Sender<Command>,
     started: Instant,
     user: Option<OwnedFd>,
@@ -220,6 +231,7 @@ impl Keeper<'_> {
                 let rest = if rest.first().is_some_and(|w| w == "dev") { &rest[1..] } else { rest };
                 self.links.ifconfig(rest)?
             }
+            ("pcap", rest) => return self.pcap(rest),
             ("links", []) => Done { text: self.links.list(), ..Done::default() },
             (other, _) => {
                 return Err(format!(
@@ -233,6 +245,46 @@ impl Keeper<'_> {
                 .map_err(|_| "the emulator has ended")?;
         }
         Ok(done.text)
+    }
+
+    /// `pcap`, `pcap NAME [forward|backward] FILE`, `pcap stop FILE`.
+    fn pcap(&mut self, words: &[String]) -> Result<String, String> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (name, side, file) = match words[..] {
+            [] => {
+                let files: Vec<&str> = self.files.iter().map(|(file, _)| file.as_str()).collect();
+                return Ok(if files.is_empty() { "nothing is captured".into() } else { files.join("\n") });
+            }
+            ["stop", file] => return self.stop_capture(file),
+            [name, file] => (name, None, file),
+            [name, side @ ("forward" | "backward"), file] => (name, Some(side), file),
+            _ => return Err("write for example: pcap h1 out.pcapng, or pcap s1-s2 forward out.pcapng".into()),
+        };
+        if self.files.iter().any(|(known, _)| known == file) {
+            return Err(format!("{file} is being written already"));
+        }
+        let mut taps = taps(self.scenario, name);
+        match side {
+            Some("forward") => taps.truncate(1),
+            Some(_) => drop(taps.drain(..1.min(taps.len()))),
+            None => {}
+        }
+        if taps.is_empty() {
+            return Err(format!("there is no host or link {name}"));
+        }
+        let path = Path::new(file);
+        let started = self.captures.start(name, &taps, path, &CaptureOptions::default());
+        let id = started.map_err(|e| e.to_string())?;
+        self.files.push((file.into(), id));
+        Ok(format!("{name} is captured in {file}; end with: pcap stop {file}"))
+    }
+
+    fn stop_capture(&mut self, file: &str) -> Result<String, String> {
+        let at = self.files.iter().position(|(known, _)| known == file);
+        let (_, id) = self.files.remove(at.ok_or_else(|| format!("{file} is not being written"))?);
+        let end = self.captures.stop(id).ok_or_else(|| format!("{file} has ended already"))?;
+        let missed = end.note().map(|note| format!("; {note}")).unwrap_or_default();
+        Ok(format!("{} packets in {file}{missed}", end.packets))
     }
 
     fn status(&self) -> Option<Status> {
@@ -263,7 +315,7 @@ impl Keeper<'_> {
             nodes: nodes(self.scenario),
             links: links.collect(),
             emulator_late_p99_us: report.late_p99_ns as f64 / 1000.0,
-            captures: Vec::new(),
+            captures: self.files.iter().map(|(file, _)| file.clone()).collect(),
             stop_commands: if self.stop_commands { stop_commands(self.scenario) } else { Vec::new() },
         })
     }

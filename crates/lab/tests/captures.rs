@@ -1,0 +1,92 @@
+//! Captures of a run, read by tshark: a ping over 10 ms as its sending host and as the link see it.
+
+use std::{path::Path, process::Command, sync::atomic::AtomicBool};
+
+use scenario::ScenarioFile;
+
+const PING: &str = r#"
+duration = "2s"
+hosts.h1.address = "10.0.0.1/24"
+hosts.h2.address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+both = { delay = "10ms" }
+[[flows]]
+kind = "ping"
+name = "ping"
+from = "h1"
+to = "h2"
+count = 3
+interval = "100ms"
+"#;
+
+struct Quiet;
+
+impl lab::Observer for Quiet {
+    fn rows(
+        &mut self,
+        _: &[schema::FlowSample],
+        _: &[schema::LinkSample],
+        _: &[schema::Event],
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
+    fn progress(&mut self, _: &lab::Progress) {}
+}
+
+/// Time, interface and ICMP type of each echo in a file.
+fn echoes(path: &Path) -> Vec<(f64, String, u32)> {
+    let fields = ["frame.time_relative", "frame.interface_name", "icmp.type"].iter().flat_map(|f| ["-e", f]);
+    let ran = Command::new("tshark")
+        .arg("-r")
+        .arg(path)
+        .args(["-Y", "icmp", "-T", "fields", "-E", "separator=/s"])
+        .args(fields)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(ran.status.success(), "{ran:?}");
+    text.lines()
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            (words[0].parse().unwrap(), words[1].into(), words[2].parse().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn a_host_and_a_link_are_captured_where_packets_are_seen() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no tshark here");
+        return;
+    }
+    if !std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0) {
+        eprintln!("skipped: only root can have a lab in a process with threads");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = ScenarioFile::parse("ping.toml", PING).unwrap_or_else(|e| panic!("{e}"));
+    let mut scenario = file.resolve(None, &[]).unwrap_or_else(|e| panic!("{e}"));
+    scenario.captures = vec!["h1".into(), "h1-h2".into()];
+    let options = lab::Options {
+        privilege: lab::acquire().unwrap(),
+        backend: lab::Backend::for_this_machine(),
+        journal: &lab::Journal::at(dir.path().join("journal")),
+        capture_dir: Some(dir.path()),
+        stop: &AtomicBool::new(false),
+    };
+    let outcome = lab::run(&scenario, &options, &mut Quiet).unwrap();
+    assert!(!outcome.quality.notes.iter().any(|n| n.contains("capture")), "{:?}", outcome.quality.notes);
+
+    // Request and reply, in turn; the reply 20 ms after the request and never earlier.
+    let host = echoes(&dir.path().join("h1.pcapng"));
+    assert_eq!(host.iter().map(|e| e.2).collect::<Vec<_>>(), [8, 0, 8, 0, 8, 0]);
+    assert!(host.iter().all(|e| e.1 == "h1-eth0"));
+    assert!(host.chunks(2).all(|pair| pair[1].0 - pair[0].0 >= 0.019_999), "{host:?}");
+
+    // On the link both are seen where they come out, half a round trip apart.
+    let link = echoes(&dir.path().join("h1-h2.pcapng"));
+    let names: Vec<&str> = link.iter().map(|e| e.1.as_str()).collect();
+    assert_eq!(names, ["h1>h2", "h2>h1"].repeat(3));
+    assert!(link.chunks(2).all(|pair| pair[1].0 - pair[0].0 >= 0.009_999), "{link:?}");
+}

@@ -17,7 +17,8 @@ demo: build
 build: setup
 	cargo build --release --locked -p longfat
 
-test: setup
+test:
+	@scripts/setup.sh tests
 	@scripts/test.sh
 
 lint: setup
@@ -26,11 +27,12 @@ lint: setup
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	scripts/check-pure.sh
 
-# The lab against a plain veth pair and against the payload limit, as ratios of one run.
+# The network in virtual time, then the lab against a plain veth pair and against the payload limit.
 bench: setup
+	cargo bench --locked -p longfat-net --bench hops
 	cargo bench --locked -p longfat-lab --bench lab
 
-# Installs what is missing: a C linker for Rust, and nothing else.
+# Installs what is missing for building: a C linker for Rust, and nothing else.
 setup:
 	@scripts/setup.sh
 

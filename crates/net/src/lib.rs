@@ -24,17 +24,23 @@
 //! ```
 
 mod counters;
+mod cut;
 mod discipline;
+mod draws;
 mod fifo;
 mod fixed;
 mod loss;
+mod managed;
 mod network;
 mod packet;
 mod pipe;
+mod queue;
 mod spec;
 pub mod test_packet;
 mod topology;
 mod trace;
+#[cfg(test)]
+mod pipe_tests;
 
 pub use counters::Counters;
 pub use discipline::{Codel, Discipline, DualPi2, Fq, FqCodel, Red, Xcp};

@@ -9,8 +9,20 @@ pub struct Counters {
     pub sent_bytes: u64,
     /// Packets dropped because the queue was full.
     pub dropped_queue: u64,
+    /// Packets that the queue's discipline dropped by its own decision.
+    pub dropped_aqm: u64,
     /// Packets lost on the wire.
     pub dropped_loss: u64,
+    /// Packets offered while the link was down.
+    pub dropped_down: u64,
+    /// Packets that the queue marked: congestion experienced.
+    pub marked: u64,
+    /// Packets delivered once more.
+    pub duplicated: u64,
+    /// Packets with a bit flipped.
+    pub corrupted: u64,
+    /// Packets sent past others (a train counts once).
+    pub reordered: u64,
     /// Packets in the queue now.
     pub queue_packets: u64,
     /// Bytes in the queue now.

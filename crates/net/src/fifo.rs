@@ -19,8 +19,10 @@ use units::Time;
 
 use crate::{
     Counters, DropCause, Packet, Train,
+    cut::{spacing, squeezed, wire_bytes},
     fixed::Fixed,
     loss::Loss,
+    managed::Legacy,
     spec::{PipeSpec, QueueLimit},
 };
 
@@ -85,7 +87,7 @@ impl<P: Packet> Fifo<P> {
             delay: spec.delay,
             limit: if per_byte.is_some() { spec.queue } else { QueueLimit::Unlimited },
             overhead: spec.overhead,
-            loss: Loss::new(spec.loss.mean(), seed, stream),
+            loss: Loss::new(&spec.loss, seed, stream),
             clock: Fixed::ZERO,
             last_departure: Fixed::ZERO,
             queue: VecDeque::new(),
@@ -105,7 +107,7 @@ impl<P: Packet> Fifo<P> {
         cut_through: bool,
         mut drop: impl FnMut(DropCause, P),
     ) {
-        let arrival = self.squeezed(arrival, &packet);
+        let arrival = squeezed(arrival, &packet, self.per_byte, self.overhead);
         self.advance(arrival.first);
         if self.takes_whole(arrival, &packet) {
             self.accept_whole(arrival, packet, cut_through);
@@ -125,9 +127,57 @@ impl<P: Packet> Fifo<P> {
         self.wire.front().map(|w| w.due)
     }
 
-    /// Takes the next packet off the wire.
-    pub(crate) fn pop(&mut self) -> Option<(Train, P)> {
-        self.wire.pop_front().map(|w| (w.delivery, w.packet))
+    /// Takes the next packet off the wire, if it is due.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<(Train, P)> {
+        self.wire.pop_front_if(|w| w.due <= now).map(|w| (w.delivery, w.packet))
+    }
+
+    /// All that it holds at `now`, for a pipe of another kind. What has been lost on the wire but has not left the
+    /// queue takes up no capacity from now on, apart from the segment in service.
+    pub(crate) fn into_legacy(mut self, now: Time) -> Legacy<P> {
+        let counters = self.sample(now);
+        let sending = self
+            .queue
+            .front()
+            .map(|front| (if front.segments == 1 { front.last_bytes } else { front.bytes }, front.departs));
+        let (byte, serving) = (self.per_byte.unwrap_or(Fixed::ZERO), sending.map_or(0, |sending| sending.0));
+        let serving_until = sending.map_or(now, |sending| sending.1.ceil());
+        let mut legacy = Legacy {
+            loss: self.loss,
+            counters: Counters { queue_packets: 0, queue_bytes: 0, ..counters },
+            on_wire: Vec::new(),
+            sending: sending.filter(|_| self.per_byte.is_some()),
+            leaving: None,
+            queued: Vec::new(),
+            server_clock: self.clock.saturating_sub(byte * (counters.queue_bytes - serving)),
+        };
+        for OnWire { delivery, mut packet, .. } in self.wire {
+            let left = |at: Time| at.0.saturating_sub(self.delay.0);
+            let (first, last) = (left(delivery.first), left(delivery.last));
+            if last <= now.0 || self.per_byte.is_none() {
+                legacy.on_wire.push((delivery, packet));
+                continue;
+            }
+            // Segments that leave by the end of the one in service.
+            let segments = packet.segments();
+            let gone = if first > serving_until.0 {
+                0
+            } else if last <= serving_until.0 {
+                segments
+            } else {
+                let (span, done) = (u128::from(last - first), u128::from(serving_until.0 - first));
+                ((done * u128::from(segments - 1) + span / 2) / span) as u32 + 1
+            };
+            if gone == 0 {
+                legacy.queued.push(packet);
+                continue;
+            }
+            if gone < segments {
+                legacy.queued.push(packet.split_off(gone));
+            }
+            legacy.leaving = Some((Fixed::from(Time(first)), packet));
+        }
+        legacy
     }
 
     /// How long it takes until all that was taken in has left the queue.
@@ -145,29 +195,19 @@ impl<P: Packet> Fifo<P> {
         counters
     }
 
-    /// The arrival of a train at a wire that is faster than it came: no earlier than it can be sent in one
-    /// piece that ends with its last segment.
-    fn squeezed(&self, arrival: Train, packet: &P) -> Train {
-        let Some(byte) = self.per_byte.filter(|_| arrival.first < arrival.last) else { return arrival };
-        let segment = byte * u64::from(packet.segment_bytes() + self.overhead);
-        let before = segment * u64::from(packet.segments() - 1);
-        let first = Fixed::from(arrival.last).saturating_sub(before).ceil();
-        Train { first: arrival.first.max(first.min(arrival.last)), last: arrival.last }
-    }
-
     /// True for the common case: all segments at once, all of them fit, none is lost (its draws are then taken).
     fn takes_whole(&mut self, arrival: Train, packet: &P) -> bool {
         let segments = packet.segments();
         let alike = segments == 1 || (arrival.first == arrival.last && self.burst.is_none());
         alike
-            && self.fits(segments, self.wire_bytes(packet))
+            && self.fits(segments, wire_bytes(packet, self.overhead))
             && self.loss.as_mut().is_none_or(|loss| loss.all_pass(segments))
     }
 
     fn accept_whole(&mut self, arrival: Train, packet: P, cut_through: bool) {
         let at = Fixed::from(arrival.first);
         let segments = packet.segments();
-        let total = self.wire_bytes(&packet);
+        let total = wire_bytes(&packet, self.overhead);
         let bytes = u64::from(packet.segment_bytes() + self.overhead);
         let last_bytes = u64::from(packet.last_segment_bytes() + self.overhead);
         let (departs, spacing, last_departs) = if segments == 1 {
@@ -193,12 +233,8 @@ impl<P: Packet> Fifo<P> {
         drop: &mut impl FnMut(DropCause, P),
     ) {
         let total = packet.segments();
+        let (first, step) = (Fixed::from(arrival.first), spacing(arrival, &packet));
         let (bytes, last_bytes) = (packet.segment_bytes(), packet.last_segment_bytes());
-        let first = Fixed::from(arrival.first);
-        let step = match total {
-            1 => Fixed::ZERO,
-            _ => Fixed::from(arrival.last).saturating_sub(first).div(total - 1),
-        };
         let mut run: Option<Run> = None;
         for i in 0..total {
             let wire_bytes = u64::from(self.overhead + if i + 1 == total { last_bytes } else { bytes });
@@ -240,7 +276,7 @@ impl<P: Packet> Fifo<P> {
             spacing: Fixed::ZERO,
             last_departs: departs,
         });
-        if self.loss.as_mut().is_some_and(Loss::next_is_lost) {
+        if self.loss.as_mut().is_some_and(|loss| loss.next_is_lost(departs.ceil())) {
             self.counters.dropped_loss += 1;
             return (Fate::Dropped(DropCause::Loss), departs);
         }
@@ -322,12 +358,5 @@ impl<P: Packet> Fifo<P> {
             QueueLimit::Bytes(limit) => self.counters.queue_bytes + bytes <= limit.0,
             QueueLimit::Packets(limit) => self.counters.queue_packets + u64::from(segments) <= limit,
         }
-    }
-
-    fn wire_bytes(&self, packet: &P) -> u64 {
-        let segments = u64::from(packet.segments());
-        (segments - 1) * u64::from(packet.segment_bytes())
-            + u64::from(packet.last_segment_bytes())
-            + segments * u64::from(self.overhead)
     }
 }

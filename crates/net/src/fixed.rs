@@ -40,6 +40,29 @@ impl Fixed {
         self.0.checked_div(step.0).and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX)
     }
 
+    /// How many `step`s are needed to cover this span; `step` of zero gives 0.
+    pub(crate) fn count_up(self, step: Fixed) -> u64 {
+        if step.0 == 0 { 0 } else { u64::try_from(self.0.div_ceil(step.0)).unwrap_or(u64::MAX) }
+    }
+
+    /// So many nanoseconds; negative ones and NaN give zero.
+    pub(crate) fn from_nanos_f64(nanos: f64) -> Fixed {
+        Fixed((nanos * (1u64 << FRACTION_BITS) as f64) as u128)
+    }
+
+    /// Nanoseconds times 2^32, and back.
+    pub(crate) fn raw(self) -> u128 {
+        self.0
+    }
+
+    pub(crate) fn from_raw(raw: u128) -> Fixed {
+        Fixed(raw)
+    }
+
+    pub(crate) fn as_secs_f64(self) -> f64 {
+        self.as_nanos_f64() * 1e-9
+    }
+
     pub(crate) fn as_nanos_f64(self) -> f64 {
         self.0 as f64 / (1u64 << FRACTION_BITS) as f64
     }

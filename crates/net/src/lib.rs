@@ -25,16 +25,21 @@
 
 mod address;
 mod counters;
+mod cut;
 mod discipline;
+mod draws;
 mod fifo;
 mod fixed;
 mod graph;
 pub mod ip;
-
 mod loss;
+mod managed;
 mod network;
 mod packet;
 mod pipe;
+#[cfg(test)]
+mod pipe_tests;
+mod queue;
 mod routed;
 mod router;
 mod spec;

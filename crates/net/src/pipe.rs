@@ -1,23 +1,38 @@
 //! One direction of a link, whatever it is made of: an enum, so that the hot path has no indirect call.
 
-use units::Time;
+use units::{Bytes, Time};
 
-use crate::{Counters, DropCause, Packet, PipeSpec, Train, fifo::Fifo};
+use crate::{
+    Counters, Discipline, DropCause, LossModel, LossUnit, Packet, PipeSpec, Rate, Train,
+    cut::wire_bytes,
+    fifo::Fifo,
+    managed::{Legacy, Managed},
+};
 
-/// One direction of a link.
+/// One direction of a link: its kind, and what a pipe of another kind needs to take over.
+pub(crate) struct Pipe<P> {
+    kind: Kind<P>,
+    spec: PipeSpec,
+    seed: u64,
+    stream: u64,
+}
+
+/// What serves.
 ///
 /// The network calls [`Pipe::offer`] with each packet, [`Pipe::pop`] when [`Pipe::next_wake`] has come, and
 /// asks for the next wake after each of both. Instants never go back.
-pub(crate) enum Pipe<P> {
+enum Kind<P> {
     /// Packets pass at once and unharmed.
     Ideal(Ideal),
     /// First in, first out, and the departure is known on arrival.
     Fifo(Box<Fifo<P>>),
+    /// Everything else, run by events.
+    Managed(Box<Managed<P>>),
 }
 
 /// What an ideal pipe counts.
 #[derive(Debug, Default)]
-pub(crate) struct Ideal {
+struct Ideal {
     packets: u64,
     bytes: u64,
     overhead: u32,
@@ -26,11 +41,37 @@ pub(crate) struct Ideal {
 impl<P: Packet> Pipe<P> {
     /// `stream` keeps the random draws of one network's pipes apart.
     pub(crate) fn new(spec: &PipeSpec, seed: u64, stream: u64) -> Self {
-        if spec.is_ideal() {
-            Pipe::Ideal(Ideal { overhead: spec.overhead, ..Ideal::default() })
+        let kind = if spec.is_ideal() {
+            Kind::Ideal(Ideal { overhead: spec.overhead, ..Ideal::default() })
+        } else if is_plain(spec) {
+            Kind::Fifo(Box::new(Fifo::new(spec, seed, stream)))
         } else {
-            Pipe::Fifo(Box::new(Fifo::new(spec, seed, stream)))
+            Kind::Managed(Box::new(Managed::new(spec, seed, stream)))
+        };
+        Pipe { kind, spec: spec.clone(), seed, stream }
+    }
+
+    /// New values from `now` on: what is queued stays queued and leaves at the new rate, what is on the wire keeps its
+    /// arrival; counters and generators go on. The pipe is a managed one from then on.
+    pub(crate) fn change(&mut self, now: Time, spec: &PipeSpec) {
+        // The MTU is the network's business.
+        if self.spec == (PipeSpec { mtu: self.spec.mtu, ..spec.clone() }) {
+            return;
         }
+        if !matches!(self.kind, Kind::Managed(_)) {
+            let kind = std::mem::replace(&mut self.kind, Kind::Ideal(Ideal::default()));
+            let legacy = match kind {
+                Kind::Fifo(fifo) => fifo.into_legacy(now),
+                Kind::Ideal(ideal) => Legacy::new(ideal.counters()),
+                Kind::Managed(_) => return,
+            };
+            let managed = Managed::with_legacy(&self.spec, self.seed, self.stream, now, legacy);
+            self.kind = Kind::Managed(Box::new(managed));
+        }
+        if let Kind::Managed(managed) = &mut self.kind {
+            managed.change(now, spec);
+        }
+        self.spec = spec.clone();
     }
 
     /// Takes a packet in. Returns the packet where it comes out at once, unchanged (an ideal pipe).
@@ -43,17 +84,19 @@ impl<P: Packet> Pipe<P> {
         cut_through: bool,
         mut drop: impl FnMut(Time, DropCause, P),
     ) -> Option<P> {
-        match self {
-            Pipe::Ideal(ideal) => {
+        match &mut self.kind {
+            Kind::Ideal(ideal) => {
                 let segments = u64::from(packet.segments());
                 ideal.packets += segments;
-                ideal.bytes += (segments - 1) * u64::from(packet.segment_bytes())
-                    + u64::from(packet.last_segment_bytes())
-                    + segments * u64::from(ideal.overhead);
+                ideal.bytes += wire_bytes(&packet, ideal.overhead);
                 Some(packet)
             }
-            Pipe::Fifo(fifo) => {
+            Kind::Fifo(fifo) => {
                 fifo.offer(arrival, packet, cut_through, |cause, packet| drop(arrival.first, cause, packet));
+                None
+            }
+            Kind::Managed(managed) => {
+                managed.offer(arrival, packet, &mut drop);
                 None
             }
         }
@@ -61,53 +104,70 @@ impl<P: Packet> Pipe<P> {
 
     /// When [`Pipe::pop`] has something to do.
     pub(crate) fn next_wake(&self) -> Option<Time> {
-        match self {
-            Pipe::Ideal(_) => None,
-            Pipe::Fifo(fifo) => fifo.next_due(),
+        match &self.kind {
+            Kind::Ideal(_) => None,
+            Kind::Managed(managed) => managed.next_wake(),
+            Kind::Fifo(fifo) => fifo.next_due(),
         }
     }
 
     /// Does what is due at the instant that [`Pipe::next_wake`] gave, `now`; returns a packet that comes out, if one
     /// does. To be called again while the next wake is not after `now`.
-    pub(crate) fn pop(&mut self, _now: Time, _drop: impl FnMut(Time, DropCause, P)) -> Option<(Train, P)> {
-        match self {
-            Pipe::Ideal(_) => None,
-            Pipe::Fifo(fifo) => fifo.pop(),
+    pub(crate) fn pop(&mut self, now: Time, mut drop: impl FnMut(Time, DropCause, P)) -> Option<(Train, P)> {
+        match &mut self.kind {
+            Kind::Ideal(_) => None,
+            Kind::Fifo(fifo) => fifo.pop(now),
+            Kind::Managed(managed) => managed.pop(now, &mut drop),
         }
     }
 
     /// The counters as of `now`; `max_queue_bytes_since` starts anew.
     pub(crate) fn sample(&mut self, now: Time) -> Counters {
-        match self {
-            Pipe::Ideal(ideal) => {
-                Counters { sent_packets: ideal.packets, sent_bytes: ideal.bytes, ..Counters::default() }
-            }
-            Pipe::Fifo(fifo) => fifo.sample(now),
+        match &mut self.kind {
+            Kind::Ideal(ideal) => ideal.counters(),
+            Kind::Fifo(fifo) => fifo.sample(now),
+            Kind::Managed(managed) => managed.sample(now),
         }
-    }
-
-    /// Becomes what `spec` says.
-    // replaced on merge
-    pub(crate) fn change(&mut self, _now: Time, spec: &PipeSpec) {
-        *self = Pipe::new(spec, 0, 0);
     }
 
     /// Whether trains leave here at least as fast as `other` can send them on, so that `other` may take them in
     /// when their first segment arrives.
     pub(crate) fn is_no_slower_than(&self, other: &Self) -> bool {
-        matches!((self, other), (Pipe::Fifo(own), Pipe::Fifo(other)) if own.is_no_slower_than(other))
+        matches!((&self.kind, &other.kind), (Kind::Fifo(own), Kind::Fifo(other)) if own.is_no_slower_than(other))
     }
 
     /// How long it takes until all that was taken in has left the queue.
     pub(crate) fn busy(&self, now: Time) -> Time {
-        match self {
-            Pipe::Ideal(_) => Time(0),
-            Pipe::Fifo(fifo) => fifo.busy(now),
+        match &self.kind {
+            Kind::Ideal(_) => Time(0),
+            Kind::Fifo(fifo) => fifo.busy(now),
+            Kind::Managed(managed) => {
+                let queued = managed.queue_bytes();
+                self.spec.rate.mean().map_or(Time(0), |rate| rate.transmit_time(Bytes(queued)))
+            }
         }
     }
 
     /// True where packets pass at once.
     pub(crate) fn is_ideal(&self) -> bool {
-        matches!(self, Pipe::Ideal(_))
+        matches!(self.kind, Kind::Ideal(_))
     }
+}
+
+impl Ideal {
+    fn counters(&self) -> Counters {
+        Counters { sent_packets: self.packets, sent_bytes: self.bytes, ..Counters::default() }
+    }
+}
+
+/// True where each segment's departure is known on its arrival, and the wire only delays and loses.
+fn is_plain(spec: &PipeSpec) -> bool {
+    let is_jittery = spec.jitter.is_some() || spec.reorder.is_some();
+    let is_harmful = spec.duplicate > 0.0 || spec.corrupt > 0.0 || spec.down;
+    let is_by_segment = spec.loss_unit == LossUnit::Segment || spec.loss == LossModel::None;
+    spec.discipline == (Discipline::DropTail { mark_above: None })
+        && !matches!(spec.rate, Rate::Trace(_))
+        && is_by_segment
+        && !is_jittery
+        && !is_harmful
 }

@@ -160,5 +160,12 @@ fn link_summary(scenario: &Scenario, end: &lab::LinkEnd, duration: Time) -> Link
         dropped_loss: counters.dropped_loss,
         max_queue_bytes: counters.max_queue_bytes,
         mean_queue_bytes: if seconds > 0.0 { (counters.queue_byte_seconds / seconds).round() } else { 0.0 },
+        dropped_aqm: counters.dropped_aqm,
+        dropped_mtu: counters.dropped_mtu,
+        dropped_down: counters.dropped_down,
+        marked: counters.marked,
+        duplicated: counters.duplicated,
+        corrupted: counters.corrupted,
+        reordered: counters.reordered,
     }
 }

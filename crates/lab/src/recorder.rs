@@ -80,9 +80,14 @@ impl<'a> Recorder<'a> {
                 sent_bytes: integer(now.sent_bytes),
                 dropped_queue_packets: integer(now.dropped_queue),
                 dropped_loss_packets: integer(now.dropped_loss),
+                dropped_aqm_packets: integer(now.dropped_aqm),
+                marked_packets: integer(now.marked),
             });
             for (kind, grown) in [
-                (EventKind::DropQueue, now.dropped_queue - before.dropped_queue),
+                (
+                    EventKind::DropQueue,
+                    now.dropped_queue + now.dropped_aqm - before.dropped_queue - before.dropped_aqm,
+                ),
                 (EventKind::DropLoss, now.dropped_loss - before.dropped_loss),
             ] {
                 if grown > 0 {

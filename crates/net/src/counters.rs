@@ -13,6 +13,8 @@ pub struct Counters {
     pub dropped_aqm: u64,
     /// Packets lost on the wire.
     pub dropped_loss: u64,
+    /// Packets larger than the MTU.
+    pub dropped_mtu: u64,
     /// Packets offered while the link was down.
     pub dropped_down: u64,
     /// Packets that the queue marked: congestion experienced.

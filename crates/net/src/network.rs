@@ -66,6 +66,8 @@ pub struct Network<P> {
     ends: Vec<End>,
     /// For each pipe: the largest packet in bytes of IP that may enter it.
     mtu: Vec<Option<u32>>,
+    /// By pipe: packets that were larger.
+    too_large: Vec<u64>,
     stations: Vec<Station>,
     /// For each station the group of those that it reaches through switches alone.
     domains: Vec<u32>,
@@ -125,6 +127,7 @@ impl<P: Packet> Network<P> {
             pipes: specs.iter().enumerate().map(|(i, spec)| Pipe::new(spec, seed, i as u64)).collect(),
             ends: (0..specs.len()).map(end).collect(),
             mtu: specs.iter().map(|spec| spec.mtu).collect(),
+            too_large: vec![0; specs.len()],
             stations: graph.stations.clone(),
             domains,
             switches,
@@ -224,7 +227,11 @@ impl<P: Packet> Network<P> {
 
     /// The counters of one direction of a link as of `now`; its `max_queue_bytes_since` starts anew.
     pub fn sample(&mut self, pipe: PipeId, now: Time) -> Counters {
-        self.pipes.get_mut(pipe.index()).map_or(Counters::default(), |p| p.sample(now))
+        let index = pipe.index();
+        let Some(counters) = self.pipes.get_mut(index).map(|p| p.sample(now)) else {
+            return Counters::default();
+        };
+        Counters { dropped_mtu: self.too_large[index], ..counters }
     }
 
     fn apply(&mut self, pipe: usize, now: Time, spec: &PipeSpec) {
@@ -266,6 +273,7 @@ impl<P: Packet> Network<P> {
     /// A packet enters a pipe. Its segments come as `arrival` says, which may differ from `now`.
     fn enter(&mut self, pipe: usize, now: Time, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
         if self.mtu[pipe].is_some_and(|mtu| routed.packet.segment_bytes() > mtu) {
+            self.too_large[pipe] += u64::from(routed.packet.segments());
             sink.drop(PipeId::from_index(pipe), now, DropCause::Mtu, routed.packet);
             return;
         }
@@ -347,7 +355,9 @@ impl<P: Packet> Network<P> {
                 }
                 Emission::TooBig(interface, packet) => {
                     let station = view.interfaces[interface as usize].station;
-                    sink.drop(self.stations[station as usize].out, now, DropCause::Mtu, packet);
+                    let out = self.stations[station as usize].out;
+                    self.too_large[out.index()] += u64::from(packet.segments());
+                    sink.drop(out, now, DropCause::Mtu, packet);
                 }
             }
         }

@@ -21,6 +21,8 @@ table! {
             sent_bytes = "bytes that left the queue, overhead included",
             dropped_queue_packets = "packets dropped because the queue was full",
             dropped_loss_packets = "packets lost by the link's loss model",
+            dropped_aqm_packets = "packets that the queue's discipline dropped by its own decision",
+            marked_packets = "packets that the queue marked: congestion experienced",
         }
     }
 }

@@ -212,6 +212,44 @@ pub struct LinkSummary {
     pub max_queue_bytes: u64,
     /// Time average of the bytes in the queue.
     pub mean_queue_bytes: f64,
+    /// Packets that the queue's discipline dropped by its own decision.
+    #[serde(default)]
+    pub dropped_aqm: u64,
+    /// Packets larger than the link's MTU.
+    #[serde(default)]
+    pub dropped_mtu: u64,
+    /// Packets offered while the link was down.
+    #[serde(default)]
+    pub dropped_down: u64,
+    /// Packets that the queue marked: congestion experienced.
+    #[serde(default)]
+    pub marked: u64,
+    /// Packets delivered once more.
+    #[serde(default)]
+    pub duplicated: u64,
+    /// Packets with a bit flipped.
+    #[serde(default)]
+    pub corrupted: u64,
+    /// Packets sent past others.
+    #[serde(default)]
+    pub reordered: u64,
+}
+
+impl LinkSummary {
+    /// What else happened to packets, for people: `12 marked, 3 too large`; empty where nothing did.
+    pub fn remarks(&self) -> String {
+        let counts = [
+            (self.dropped_aqm, "dropped by the discipline"),
+            (self.marked, "marked"),
+            (self.dropped_mtu, "too large"),
+            (self.dropped_down, "while down"),
+            (self.duplicated, "duplicated"),
+            (self.corrupted, "corrupted"),
+            (self.reordered, "reordered"),
+        ];
+        let told = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
+        told.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Whether a run can be trusted.

@@ -190,7 +190,8 @@ fn inflight(row: &FlowSample) -> Option<f64> {
 }
 
 fn drops(row: &LinkSample) -> Option<f64> {
-    Some(float(row.dropped_queue_packets?) + float(row.dropped_loss_packets.unwrap_or(0)))
+    let others = row.dropped_loss_packets.unwrap_or(0) + row.dropped_aqm_packets.unwrap_or(0);
+    Some(float(row.dropped_queue_packets?) + float(others))
 }
 
 #[cfg(test)]

@@ -267,6 +267,10 @@ pub(crate) fn link_table(runs: &[&RunSummary], labels: &[String]) -> String {
         ["rate", "used", "sent", "dropped by the queue", "lost on the link", "largest queue", "mean queue"],
         true,
     );
+    let has_remarks = runs.iter().flat_map(|run| &run.links).any(|link| !link.remarks().is_empty());
+    if has_remarks {
+        table.head(["remarks"], false);
+    }
     for (run, label) in runs.iter().zip(labels) {
         for link in &run.links {
             table.cell(&escape(label));
@@ -278,6 +282,9 @@ pub(crate) fn link_table(runs: &[&RunSummary], labels: &[String]) -> String {
             table.number(&number::count(link.dropped_loss));
             table.number(&number::bytes(link.max_queue_bytes as f64));
             table.number(&number::bytes(link.mean_queue_bytes));
+            if has_remarks {
+                table.cell(&escape(&link.remarks()));
+            }
             table.end_row();
         }
     }

@@ -239,7 +239,11 @@ fn links(run: &RunSummary) -> String {
             number::bytes(link.mean_queue_bytes),
         ]);
     }
-    table(&rows, &[false, true, true, true, true, true, true, true])
+    if run.links.iter().any(|link| !link.remarks().is_empty()) {
+        rows[0].push("REMARKS".into());
+        rows[1..].iter_mut().zip(&run.links).for_each(|(row, link)| row.push(link.remarks()));
+    }
+    table(&rows, &[false, true, true, true, true, true, true, true, false])
 }
 
 fn quality(run: &RunSummary) -> String {

@@ -177,6 +177,7 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
         dropped_loss: 0,
         max_queue_bytes: if window { 180_000 } else { 25_000_000 },
         mean_queue_bytes: if window { 21_000.0 } else { 11_200_000.0 },
+        ..LinkSummary::default()
     };
     let run = RunSummary {
         id: format!("20261121T031500Z-lab-{variant}"),

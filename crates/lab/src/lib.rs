@@ -13,6 +13,8 @@ mod driver;
 mod error;
 mod flow;
 mod frame;
+#[cfg(test)]
+mod frame_at_router;
 mod frame_layers;
 mod host;
 mod journal;

@@ -246,6 +246,7 @@ impl EthernetPacket for Frame {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use etherparse::{NetSlice, SlicedPacket, TransportSlice};
     use net::ip::checksum::{fold, pseudo_header_sum, sum_words};
     use proptest::prelude::*;
 
@@ -323,17 +324,24 @@ pub(crate) mod tests {
 
         /// Whatever a host emits, nothing panics, and splitting keeps the count of segments.
         #[test]
-        fn garbage_is_carried_not_trusted(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), kind in 0u8..6) {
+        fn garbage_is_carried_not_trusted(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..400), kind in 0u8..6, version in 0usize..2,
+        ) {
             if bytes.len() > 23 {
                 bytes[1] = kind;
-                bytes[22] = 0x08;
-                bytes[23] = 0;
+                bytes[22..24].copy_from_slice(&[[0x08, 0x00], [0x86, 0xdd]][version]);
             }
             let len = bytes.len();
             if let Ok(mut frame) = Frame::new(bytes, len) {
                 let segments = frame.segments();
                 frame.destination(2);
                 prop_assert!(frame.segment_bytes() <= 400);
+                prop_assert_eq!(frame.wire_segments().count(), segments as usize);
+                frame.flow_hash();
+                frame.clone().mark_ce();
+                if segments == 1 {
+                    frame.clone().corrupt(u64::MAX);
+                }
                 if segments > 1 {
                     let rest = frame.split_off(segments / 2);
                     prop_assert_eq!(frame.segments() + rest.segments(), segments);
@@ -366,6 +374,96 @@ pub(crate) mod tests {
             (GSO_NONE, &[0, 0][..]),
             "a single segment is no GSO"
         );
+    }
+
+    /// A finished frame's TCP payload, after an independent reader has found its lengths and checksums right.
+    pub(crate) fn read_tcp(frame: &[u8]) -> (u32, Vec<u8>) {
+        let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+        let Some(NetSlice::Ipv4(ip)) = &sliced.net else { panic!("no IPv4") };
+        let header = ip.header().to_header();
+        assert_eq!(header.header_checksum, header.calc_header_checksum());
+        assert_eq!(usize::from(header.total_len), frame.len() - ETHERNET_HEADER);
+        let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { panic!("no TCP") };
+        let sum = tcp.calc_checksum_ipv4(header.source, header.destination).unwrap();
+        assert_eq!(tcp.checksum(), sum);
+        (tcp.sequence_number(), tcp.payload().to_vec())
+    }
+
+    proptest! {
+        /// On a wire every segment is a packet of its own, in order in every respect.
+        #[test]
+        fn wire_segments_are_what_a_card_would_send(payload in 1usize..60_000, segment in 500u16..9000) {
+            let frame = tcp_v4(payload, segment, 0x18);
+            let before = frame.bytes().to_vec();
+            let (mut sequence, mut bytes) = (0xffff_ff00_u32, Vec::new());
+            for single in frame.wire_segments() {
+                let (number, part) = read_tcp(&single);
+                prop_assert_eq!(number, sequence);
+                prop_assert!(part.len() <= usize::from(segment));
+                sequence = sequence.wrapping_add(part.len() as u32);
+                bytes.extend(part);
+            }
+            prop_assert_eq!(bytes, (0..payload).map(|i| i as u8).collect::<Vec<_>>());
+            prop_assert_eq!(frame.bytes(), before);
+        }
+
+        /// One bit behind the Ethernet header, and the checksum is that of the bits before.
+        #[test]
+        fn corruption_flips_one_bit_of_what_would_be_on_the_wire(payload in 1usize..1448, random in any::<u64>()) {
+            let mut frame = tcp_v4(payload, 1448, 0x10);
+            let wire: Vec<u8> = frame.wire_segments().next().unwrap();
+            frame.corrupt(random);
+            let flipped: u32 = wire.iter().zip(frame.frame()).map(|(a, b)| (a ^ b).count_ones()).sum();
+            prop_assert_eq!((flipped, frame.frame().len()), (1, wire.len()));
+            prop_assert_eq!(&frame.frame()[..ETHERNET_HEADER], &wire[..ETHERNET_HEADER]);
+            prop_assert_eq!(&frame.bytes()[..VNET_HEADER], &[0; VNET_HEADER]);
+        }
+    }
+
+    #[test]
+    fn congestion_is_marked_in_every_segment() {
+        let mut frame = tcp_v4(3000, 1000, 0x10);
+        assert_eq!(frame.ecn(), Ecn::NotCapable);
+        for (bits, ecn) in [(1, Ecn::Ect1), (2, Ecn::Ect0)] {
+            frame.buffer[VNET_HEADER + 15] = 0xb8 | bits;
+            frame.buffer[VNET_HEADER + 24..VNET_HEADER + 26].fill(0);
+            let sum = !fold(sum_words(&frame.frame()[14..34]));
+            frame.buffer[VNET_HEADER + 24..VNET_HEADER + 26].copy_from_slice(&sum.to_be_bytes());
+            assert_eq!(frame.ecn(), ecn);
+            let mut marked = frame.clone();
+            marked.mark_ce();
+            assert_eq!(marked.ecn(), Ecn::CongestionExperienced);
+            for single in marked.wire_segments() {
+                read_tcp(&single);
+                assert_eq!(single[15], 0xbb);
+            }
+        }
+        let mut v6 = Frame::from_frame([&[0; 12][..], &[0x86, 0xdd, 0x6b, 0xa1, 2, 3], &[0; 36]].concat());
+        assert_eq!(v6.ecn(), Ecn::Ect0);
+        v6.mark_ce();
+        assert_eq!((v6.ecn(), &v6.frame()[14..18]), (Ecn::CongestionExperienced, &[0x6b, 0xb1, 2, 3][..]));
+    }
+
+    #[test]
+    fn flows_hash_alike_whole_or_in_parts_and_spread_evenly() {
+        let mut first = tcp_v4(3000, 1000, 0x10);
+        let hash = first.flow_hash();
+        let rest = first.split_off(2);
+        assert_eq!((first.flow_hash(), rest.flow_hash()), (hash, hash));
+        let mut low = [0; 16];
+        let mut high = [0; 16];
+        for port in 0..1600u16 {
+            first.buffer[VNET_HEADER + 34..VNET_HEADER + 36].copy_from_slice(&port.to_be_bytes());
+            low[(first.flow_hash() & 15) as usize] += 1;
+            high[(first.flow_hash() >> 28) as usize] += 1;
+        }
+        // 100 expected in each, with a standard deviation of 10.
+        assert!(low.iter().chain(&high).all(|n| (60..140).contains(n)), "{low:?} {high:?}");
+        // Fragments go by their addresses: the later ones have no ports.
+        first.buffer[VNET_HEADER + 20] = 0x20;
+        let fragment = first.flow_hash();
+        first.buffer[VNET_HEADER + 34] ^= 1;
+        assert_eq!(first.flow_hash(), fragment);
     }
 
     #[test]

@@ -17,6 +17,8 @@ mod error;
 pub mod flood;
 mod flow;
 mod frame;
+#[cfg(test)]
+mod frame_at_router;
 mod frame_layers;
 mod host;
 mod journal;

@@ -42,18 +42,21 @@ mod pipe_tests;
 mod queue;
 mod routed;
 mod router;
+mod sink;
 mod spec;
 pub mod test_packet;
 mod topology;
 mod trace;
+mod wakes;
 
 pub use address::Cidr;
 pub use counters::Counters;
 pub use discipline::{Codel, Discipline, DualPi2, Fq, FqCodel, Red, Xcp};
 pub use graph::Station;
-pub use network::{Destination, DropCause, Network, Sink};
+pub use network::Network;
 pub use packet::{Ecn, Packet, Train, XcpHeader};
 pub use router::{Arrival, Emission, Router, RouterInterface, Unreachable, Way};
+pub use sink::{Destination, DropCause, Sink};
 pub use spec::{
     Distribution, GilbertElliott, Jitter, LossModel, LossUnit, PipeSpec, QueueLimit, Rate, Reorder,
 };

@@ -3,58 +3,19 @@
 //! A packet from one pipe enters the next in the same call where nothing is in between; everything else waits in
 //! the pipes, and [`Network::run_until`] does it in order of time, ties by pipe.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
-};
+use std::collections::BTreeMap;
 
 use units::Time;
 
 use crate::{
-    Arrival, Counters, Emission, Node, Packet, PipeId, PipeSpec, Router, Train, Way,
+    Arrival, Counters, Destination, DropCause, Emission, Node, Packet, PipeId, PipeSpec, Router, Sink, Train,
+    Way,
     graph::{Graph, Station, twin},
     pipe::Pipe,
     routed::Routed,
     router::Table,
+    wakes::Wakes,
 };
-
-/// Where a packet goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Destination {
-    /// One station. Nothing happens to a packet for the station that sends it; one that no way leads to is dropped.
-    Station(u32),
-    /// Every station but the sender that switches lead to: broadcast, multicast, or an address that no station is
-    /// known to have.
-    All,
-}
-
-/// Why a packet was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DropCause {
-    /// The queue was full.
-    Queue,
-    /// The queue's discipline decided so.
-    Aqm,
-    /// The wire lost it.
-    Loss,
-    /// Larger than the link's MTU.
-    Mtu,
-    /// The link is down.
-    Down,
-    /// A sender or router knows no way, or the packet's time to live has ended, or it cannot be understood.
-    Router,
-}
-
-/// Takes what the network gives back.
-pub trait Sink<P> {
-    /// A packet arrives at `station`, which is a host's; its last segment at `at`.
-    fn deliver(&mut self, station: u32, at: Time, packet: P);
-    /// A packet, or part of one, was dropped on entering `pipe`, or (by a router, with [`DropCause::Router`]) on
-    /// coming out of it.
-    fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: P);
-    /// A packet comes out of `pipe` at its far end, whatever becomes of it there.
-    fn pass(&mut self, _pipe: PipeId, _train: Train, _packet: &P) {}
-}
 
 /// A packet goes through no more routers than this, answers on its way back included: twice what a time to live of
 /// 255 allows (RFC 791 section 3.1), for packets that have none.
@@ -75,10 +36,7 @@ pub struct Network<P> {
     routers: Vec<Router>,
     /// For each host; none where there are no routers.
     host_tables: Vec<Table>,
-    /// One entry for each pipe with something on its wire, and entries that no longer count; ties go by pipe
-    /// index. An entry counts if `armed` says the same. The first one always does.
-    wakes: BinaryHeap<Reverse<(Time, usize)>>,
-    armed: Vec<Option<Time>>,
+    wakes: Wakes,
     /// By time, then in the order they were given.
     changes: BTreeMap<(Time, u64), (usize, PipeSpec)>,
     scheduled: u64,
@@ -133,8 +91,7 @@ impl<P: Packet> Network<P> {
             switches,
             routers,
             host_tables,
-            wakes: BinaryHeap::new(),
-            armed: vec![None; specs.len()],
+            wakes: Wakes::new(specs.len()),
             changes: BTreeMap::new(),
             scheduled: 0,
         }
@@ -184,9 +141,8 @@ impl<P: Packet> Network<P> {
 
     /// When something next happens by itself.
     pub fn next_wake(&self) -> Option<Time> {
-        let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
         let change = self.changes.keys().next().map(|key| key.0);
-        wake.into_iter().chain(change).min()
+        self.wakes.first().into_iter().chain(change).min()
     }
 
     /// Does all that is due up to and including `now`.
@@ -240,33 +196,18 @@ impl<P: Packet> Network<P> {
         if let End::Router(router, interface) = self.ends[twin(pipe)] {
             self.routers[router as usize].interfaces[interface as usize].mtu = spec.mtu;
         }
-        self.arm(pipe);
+        self.wakes.arm(pipe, self.pipes[pipe].next_wake());
     }
 
     /// Does what the first pipe of `wakes` has to do.
     fn wake(&mut self, at: Time, sink: &mut impl Sink<P>) {
-        let Some(Reverse((_, pipe))) = self.wakes.pop() else { return };
-        self.armed[pipe] = None;
+        let Some(pipe) = self.wakes.pop() else { return };
         let popped = self.pipes[pipe].pop(at, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
-        self.arm(pipe);
+        self.wakes.arm(pipe, self.pipes[pipe].next_wake());
         if let Some((delivery, routed)) = popped {
             self.leave(pipe, at, delivery, routed, sink);
-        }
-    }
-
-    /// Sees to it that `wakes` says of `pipe` what the pipe says, and that its first entry counts.
-    fn arm(&mut self, pipe: usize) {
-        let wake = self.pipes[pipe].next_wake();
-        if self.armed[pipe] != wake {
-            self.armed[pipe] = wake;
-            if let Some(wake) = wake {
-                self.wakes.push(Reverse((wake, pipe)));
-            }
-        }
-        while self.wakes.peek().is_some_and(|Reverse((at, pipe))| self.armed[*pipe] != Some(*at)) {
-            self.wakes.pop();
         }
     }
 
@@ -281,7 +222,7 @@ impl<P: Packet> Network<P> {
         let out = self.pipes[pipe].offer(arrival, routed, cut_through, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
-        self.arm(pipe);
+        self.wakes.arm(pipe, self.pipes[pipe].next_wake());
         if let Some(routed) = out {
             self.leave(pipe, now, arrival, routed, sink);
         }

@@ -45,6 +45,7 @@ mod domain;
 mod error;
 mod file;
 mod fill;
+mod import;
 mod layer;
 mod metric;
 mod name;
@@ -66,6 +67,7 @@ mod validate_topology;
 
 pub use error::{Error, Mistake};
 pub use file::ScenarioFile;
+pub use import::{ImportError, Imported, import_mn};
 pub use metric::Metric;
 pub use path::Hop;
 pub use published::Published;

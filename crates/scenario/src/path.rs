@@ -262,15 +262,24 @@ mod tests {
     fn the_shortest_way_and_ties_by_the_links_order() {
         let links = [("h1", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "s1"), ("s3", "h2")];
         assert_eq!(hops(&links, "h1", "h2").unwrap(), [(0, false), (3, true), (4, false)]);
-        let links = [("h1", "s1"), ("s2", "s1"), ("s1", "s3"), ("s3", "h2"), ("h2", "s2")];
-        assert_eq!(hops(&links, "h1", "h2").unwrap(), [(0, false), (1, true), (4, true)]);
+        let links = [("h1", "s1"), ("s2", "s1"), ("s1", "s3"), ("s3", "s4"), ("s4", "s2"), ("h2", "s4")];
+        assert_eq!(hops(&links, "h1", "h2").unwrap(), [(0, false), (1, true), (4, true), (5, true)]);
+    }
+
+    #[test]
+    fn a_host_is_entered_where_its_address_is() {
+        // The second link of h2 is nearer, but its interface there has no address.
+        let links = [("h1", "s1"), ("s1", "s2"), ("s2", "h2"), ("h2", "s1")];
+        assert_eq!(hops(&links, "h1", "h2").unwrap(), [(0, false), (1, false), (2, false)]);
+        assert_eq!(hops(&links, "h2", "h1").unwrap(), [(2, true), (1, true), (0, true)]);
     }
 
     #[test]
     fn hosts_forward_nothing() {
         let links = [("h1", "h2"), ("h2", "h3")];
         assert_eq!(hops(&links, "h1", "h3"), None);
-        assert_eq!(hops(&links, "h2", "h3").unwrap(), [(1, false)]);
+        assert_eq!(hops(&links, "h2", "h1").unwrap(), [(0, true)]);
+        assert_eq!(hops(&links, "h2", "h3"), None, "h2 has no address there");
         assert_eq!(hops(&links, "h2", "h2").unwrap(), []);
     }
 }

@@ -24,15 +24,19 @@ pub(crate) fn validate(scenario: &Scenario, root: &Table, problems: &mut Problem
     if scenario.hosts.is_empty() {
         problems.add_help(START, "the scenario has no hosts", "write for example [hosts.h1]");
     }
+    let before = problems.len();
     check_addresses(scenario, root, problems);
+    let addressed = problems.len() == before;
     check_names(scenario, root, problems);
     check_captures(scenario, root, problems);
     check_queues(scenario, root, problems);
     let linked = check_topology(scenario, root, problems);
-    if linked {
+    let before = problems.len();
+    if linked && addressed {
         check_networks(scenario, root, problems);
     }
-    check_flows(scenario, root, linked, problems);
+    let fine = linked && addressed && problems.len() == before;
+    check_flows(scenario, root, fine, problems);
 }
 
 /// Names of routers, and what is to be captured.

@@ -14,7 +14,7 @@ use crate::{
 
 /// Notes what is wrong with the flows of `scenario`, which was decoded from `root`.
 ///
-/// Where the links are wrong already (not `linked`), missing paths are their fault and not noted.
+/// Where links or addresses are wrong already (not `linked`), missing paths are their fault and not noted.
 pub(crate) fn check_flows(scenario: &Scenario, root: &Table, linked: bool, problems: &mut Problems) {
     for (i, flow) in scenario.flows.iter().enumerate() {
         let place = |key| root.place(&[Key("flows"), Index(i), Key(key)]).unwrap_or(START);

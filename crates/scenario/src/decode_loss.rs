@@ -106,7 +106,7 @@ fn model_name(reader: &mut Reader) -> Option<&'static str> {
         Some("rate") => Some("independent"),
         Some(name) => Some(name),
         None => {
-            reader.note("", "this says not what is lost", EXAMPLE);
+            reader.note("", "nothing says what is lost", EXAMPLE);
             None
         }
     }

@@ -1,12 +1,15 @@
 //! Single values of a link's direction changed by hand, as at the prompt of a running lab.
 
+use std::collections::BTreeMap;
+
 use net::PipeSpec;
 
 use crate::{
-    decode_links::decode_direction,
+    decode_direction::{decode_direction, overlay_direction},
     error::Problems,
-    print::inline,
-    tree::{Entry, Span, parse_document, parse_value},
+    print_pipe::{Detail, inline},
+    trace_file::{Files, no_files},
+    tree::{Entry, Node, Span, Table, Value, parse_document, parse_value},
 };
 
 const NOWHERE: Span = Span { source: 0, start: 0, end: 0 };
@@ -22,18 +25,21 @@ const NOWHERE: Span = Span { source: 0, start: 0, end: 0 };
 /// # Errors
 /// In one line, what is wrong with the first wrong key or value.
 pub fn change_direction(base: &PipeSpec, changes: &[(&str, &str)]) -> Result<PipeSpec, String> {
-    let mut tree = parse_document(&format!("direction = {}", inline(base)), 0).map_err(|(why, _)| why)?;
+    let text = format!("direction = {}", inline(base, Detail::WhatDiffers));
+    let mut tree = parse_document(&text, 0).map_err(|(why, _)| why)?;
     let node = tree.get_mut("direction").ok_or("no direction")?;
-    let table = node.table_mut().ok_or("no direction")?;
+    let mut top = Table::default();
     for (key, value) in changes {
-        table.remove(key);
-        if *value != "none" {
+        if *value == "none" {
+            node.table_mut().ok_or("no direction")?.remove(key);
+        } else {
             let node = parse_value(value, 0, 0);
-            table.overlay_entry(Entry { key: (*key).into(), key_span: NOWHERE, node });
+            top.overlay_entry(Entry { key: (*key).into(), key_span: NOWHERE, node });
         }
     }
+    overlay_direction(node, Node { span: NOWHERE, value: Value::Table(top) });
     let mut problems = Problems::default();
-    let changed = decode_direction(node, &mut problems);
+    let changed = decode_direction(node, &Files::new(&no_files, BTreeMap::new()), &mut problems);
     match problems.first() {
         Some(problem) => Err(problem),
         None => Ok(changed),
@@ -42,6 +48,6 @@ pub fn change_direction(base: &PipeSpec, changes: &[(&str, &str)]) -> Result<Pip
 
 /// A direction in the words of the scenario file, on one line.
 pub fn describe_direction(direction: &PipeSpec) -> String {
-    let text = inline(direction);
+    let text = inline(direction, Detail::WhatDiffers);
     text.trim_start_matches("{ ").trim_end_matches(" }").to_owned()
 }

@@ -29,6 +29,8 @@ const TCP: Keys = Keys {
         "pacing",
         "read_rate",
         "write_rate",
+        "reader_stops",
+        "reader_resumes",
     ],
     later: LATER,
 };
@@ -100,6 +102,7 @@ fn decode_tcp(reader: &mut Reader) -> Tcp {
     if let (Some(cc), Some(node)) = (&cc, reader.node("cc")) {
         check_cc(cc, node.span, reader.problems());
     }
+    let (reader_stops, reader_resumes) = reader_pause(reader);
     Tcp {
         cc,
         size: reader.size("size"),
@@ -109,9 +112,24 @@ fn decode_tcp(reader: &mut Reader) -> Tcp {
         pacing: reader.rate("pacing"),
         read_rate: reader.rate("read_rate"),
         write_rate: reader.rate("write_rate"),
-        reader_stops: None,
-        reader_resumes: None,
+        reader_stops,
+        reader_resumes,
     }
+}
+
+/// When the receiving application stops reading, and when it reads on.
+fn reader_pause(reader: &mut Reader) -> (Option<Time>, Option<Time>) {
+    let (stops, resumes) = (reader.time("reader_stops"), reader.time("reader_resumes"));
+    if reader.node("reader_resumes").is_some() && reader.node("reader_stops").is_none() {
+        reader.note("reader_resumes", "the reader never stopped", "write \"reader_stops\" too");
+    }
+    if let (Some(stops), Some(resumes)) = (stops, resumes)
+        && resumes <= stops
+    {
+        let help = format!("write a time after {stops}");
+        reader.note("reader_resumes", "the reader reads on before it has stopped", help);
+    }
+    (stops, resumes)
 }
 
 fn socket_buffer(key: &str, reader: &mut Reader) -> Option<Bytes> {

@@ -1,58 +1,107 @@
 //! From a tree to hosts.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
 use crate::{
+    address::default_route,
+    decode_interfaces::{decode_addresses, decode_gateways, decode_interfaces, decode_routes, links_of},
+    decode_nic::decode_nic,
     error::Problems,
     name::{Named, check_name, check_sysctl},
     read::{Keys, Reader},
     tree::{Entry, Node, Table, Value},
-    types::{Cidr, Host, Interface, Nic},
+    types::{Host, Interface, Link, StaticRoute},
 };
 
 const HOST: Keys = Keys {
     what: "a host",
-    known: &["address", "mtu", "sysctl"],
-    later: &["clock_offset", "tx_queue", "tso", "gso", "gro", "nic"],
+    known: &[
+        "address",
+        "mtu",
+        "sysctl",
+        "interfaces",
+        "gateway",
+        "routes",
+        "nic",
+        "tx_queue",
+        "tso",
+        "gso",
+        "gro",
+        "start",
+        "stop",
+    ],
+    later: &["clock_offset"],
 };
 const DEFAULT_MTU: u64 = 1500;
 /// The least MTU of IPv4 (RFC 791), and the most that a TAP device takes (65,535 less its Ethernet header).
-const MTU: std::ops::RangeInclusive<u64> = 68..=65521;
+pub(crate) const MTU: std::ops::RangeInclusive<u64> = 68..=65521;
 /// Longest value of a sysctl: what the kernel reads at once.
 const SYSCTL_VALUE_MAX: usize = 4096;
 
-/// The hosts of a normalised tree.
-pub(crate) fn decode_hosts(root: &Table, problems: &mut Problems) -> Vec<Host> {
+/// Longest command, so that a file given by mistake is no command.
+const COMMAND_MAX: usize = 65536;
+
+/// The hosts of a normalised tree whose links are `links`.
+pub(crate) fn decode_hosts(root: &Table, links: &[Link], problems: &mut Problems) -> Vec<Host> {
     let Some(node) = root.get("hosts") else { return Vec::new() };
     let Some(table) = node.table() else {
         problems.add(node.span, format!("\"hosts\" is a table of hosts, not {}", node.kind()));
         return Vec::new();
     };
-    table.0.iter().filter_map(|entry| decode_host(entry, problems)).collect()
+    table.0.iter().filter_map(|entry| decode_host(entry, links, problems)).collect()
 }
 
-fn decode_host(entry: &Entry, problems: &mut Problems) -> Option<Host> {
+fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option<Host> {
     check_name(Named::Host, &entry.key, entry.key_span, problems);
     let mut reader = Reader::new(&entry.node, &HOST, problems)?;
+    let name = entry.key.clone();
     let mtu = reader.integer("mtu", MTU, " bytes").unwrap_or(DEFAULT_MTU) as u32;
     let sysctl = reader.node("sysctl").map(|node| decode_sysctl(node, reader.problems()));
-    let text = reader.required_text("address", "\"10.0.0.1/8\"")?;
-    match parse_address(&text) {
-        Ok((address, prefix)) => Some(Host {
-            name: entry.key.clone(),
-            interfaces: vec![Interface { addresses: vec![Cidr { address, prefix }] }],
-            mtu,
-            sysctl: sysctl.unwrap_or_default(),
-            routes: Vec::new(),
-            nic: Nic::default(),
-            start: None,
-            stop: None,
-        }),
-        Err(message) => {
-            reader.note("address", format!("address: {message}"), "write for example \"10.0.0.1/8\"");
-            None
+    let interfaces = decode_host_interfaces(&name, links, &mut reader);
+    let gateways = decode_gateways(&mut reader).into_iter();
+    let mut routes: Vec<StaticRoute> =
+        gateways.map(|(via, _)| StaticRoute { to: default_route(via), via }).collect();
+    routes.extend(decode_routes(&mut reader));
+    let nic = decode_nic(&mut reader, mtu);
+    let (start, stop) = (command("start", &mut reader), command("stop", &mut reader));
+    Some(Host {
+        name,
+        interfaces: interfaces?,
+        mtu,
+        sysctl: sysctl.unwrap_or_default(),
+        routes,
+        nic,
+        start,
+        stop,
+    })
+}
+
+/// One interface for each link, and one where there is none; the first has an address.
+fn decode_host_interfaces(name: &str, links: &[Link], reader: &mut Reader) -> Option<Vec<Interface>> {
+    let mut interfaces = vec![Interface::default(); links_of(name, links).len().max(1)];
+    if let Some(node) = reader.node("address") {
+        interfaces[0].addresses = decode_addresses(node, "address", reader.problems());
+        if node.list().is_some_and(|items| items.is_empty()) {
+            reader.note("address", "\"address\" is an empty list", "write for example \"10.0.0.1/8\"");
         }
     }
+    decode_interfaces(name, reader, &mut interfaces);
+    if interfaces[0].addresses.is_empty() {
+        let first = reader.node("interfaces").and_then(Node::table).and_then(|t| t.get("eth0"));
+        if first.is_none() {
+            reader.required("address", "\"10.0.0.1/8\"");
+        }
+        return None;
+    }
+    Some(interfaces)
+}
+
+fn command(key: &str, reader: &mut Reader) -> Option<String> {
+    let text = reader.text(key)?;
+    if text.trim().is_empty() || text.len() > COMMAND_MAX || text.contains('\0') {
+        reader.note(key, "this is no command", format!("write for example {key} = \"ping -c1 10.0.0.2\""));
+    }
+    Some(text)
 }
 
 fn decode_sysctl(node: &Node, problems: &mut Problems) -> BTreeMap<String, String> {
@@ -80,79 +129,4 @@ fn decode_sysctl(node: &Node, problems: &mut Problems) -> BTreeMap<String, Strin
         settings.insert(entry.key.clone(), value);
     }
     settings
-}
-
-/// `host/prefix`: an address that a host can have, and its prefix.
-fn parse_address(text: &str) -> Result<(IpAddr, u8), String> {
-    let Some((address, prefix)) = text.split_once('/') else {
-        return Err(format!("\"{text}\" has no prefix length"));
-    };
-    let address: IpAddr = address.parse().map_err(|_| format!("\"{address}\" is no IP address"))?;
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    let prefix = prefix
-        .parse()
-        .ok()
-        .filter(|p| (1..=bits).contains(p))
-        .ok_or_else(|| format!("\"{prefix}\" is no prefix length from 1 to {bits}"))?;
-    match why_unusable(address, prefix) {
-        Some(why) => Err(format!("{address}/{prefix} is {why}, not a host's address")),
-        None => Ok((address, prefix)),
-    }
-}
-
-fn why_unusable(address: IpAddr, prefix: u8) -> Option<&'static str> {
-    if address.is_loopback() {
-        return Some("the loopback address");
-    }
-    if address.is_multicast() {
-        return Some("a multicast address");
-    }
-    if address.is_unspecified() {
-        return Some("the unspecified address");
-    }
-    match address {
-        IpAddr::V4(v4) => {
-            let host = u32::from(v4) & u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
-            match host {
-                _ if prefix >= 31 => None,
-                0 => Some("the network itself"),
-                h if h == u32::MAX >> prefix => Some("the broadcast address"),
-                _ => None,
-            }
-        }
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => Some("a link-local address, which needs a zone"),
-        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Some("an IPv4 address in disguise"),
-        IpAddr::V6(_) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses() {
-        for good in ["10.0.0.1/8", "10.0.0.0/31", "192.168.1.1/32", "fd00::1/64", "2001:db8::/64"] {
-            assert!(parse_address(good).is_ok(), "{good}");
-        }
-        for (bad, why) in [
-            ("10.0.0.1", "no prefix"),
-            ("10.0.0/8", "no IP address"),
-            ("h1/8", "no IP address"),
-            ("10.0.0.1/33", "1 to 32"),
-            ("10.0.0.1/0", "1 to 32"),
-            ("10.0.0.1/", "1 to 32"),
-            ("10.0.0.0/8", "network"),
-            ("10.255.255.255/8", "broadcast"),
-            ("127.0.0.1/8", "loopback"),
-            ("224.0.0.1/8", "multicast"),
-            ("0.0.0.0/8", "unspecified"),
-            ("fe80::1/64", "link-local"),
-            ("::ffff:10.0.0.1/96", "disguise"),
-            ("fd00::1/129", "1 to 128"),
-        ] {
-            let message = parse_address(bad).unwrap_err();
-            assert!(message.contains(why), "{bad}: {message}");
-        }
-    }
 }

@@ -1,46 +1,35 @@
-//! From a tree to links.
+//! From a tree to links and what changes on them during a run.
 
-use net::{LossModel, PipeSpec, QueueLimit, Rate};
-use units::{Bytes, ParseError};
+use net::PipeSpec;
 
 use crate::{
+    decode_direction::{decode_direction, empty_direction, overlay_direction},
     error::Problems,
     name::{Named, check_name},
     read::{Keys, Reader},
+    trace_file::Files,
     tree::{Node, Table},
-    types::Link,
+    types::{Change, Link},
 };
 
-const LINK: Keys =
-    Keys { what: "a link", known: &["name", "ends", "forward", "backward", "both"], later: &["mtu"] };
-const DIRECTION: Keys = Keys {
-    what: "a link's direction",
-    known: &["rate", "delay", "queue", "loss", "burst", "overhead"],
-    later: &[
-        "jitter",
-        "distribution",
-        "reorder",
-        "reordering",
-        "duplicate",
-        "duplication",
-        "mtu",
-        "qdisc",
-        "ecn",
-        "loss_model",
-        "trace",
-        "rate_trace",
-    ],
+const LINK: Keys = Keys {
+    what: "a link",
+    known: &["name", "ends", "forward", "backward", "both", "changes"],
+    later: &["mtu"],
 };
+const CHANGE: Keys =
+    Keys { what: "a change of a link", known: &["at", "forward", "backward", "both"], later: &[] };
+const SIDES: [&str; 2] = ["forward", "backward"];
 
 /// The links of a normalised tree.
-pub(crate) fn decode_links(root: &Table, problems: &mut Problems) -> Vec<Link> {
+pub(crate) fn decode_links(root: &Table, files: &Files, problems: &mut Problems) -> Vec<Link> {
     let Some(node) = root.get("links") else { return Vec::new() };
     let Some(items) = node.list() else {
         let message = format!("\"links\" is a list of tables, not {}", node.kind());
         problems.add_help(node.span, message, "write [[links]] above each link");
         return Vec::new();
     };
-    items.iter().filter_map(|item| decode_link(item, problems)).collect()
+    items.iter().filter_map(|item| decode_link(item, files, problems)).collect()
 }
 
 /// The name of the link that `node` describes: the one given, or made of its ends.
@@ -55,14 +44,16 @@ pub(crate) fn link_name(node: &Node) -> Option<String> {
     }
 }
 
-fn decode_link(node: &Node, problems: &mut Problems) -> Option<Link> {
+fn decode_link(node: &Node, files: &Files, problems: &mut Problems) -> Option<Link> {
     let mut reader = Reader::new(node, &LINK, problems)?;
     if let Some(name) = reader.text("name") {
         let place = reader.node("name").map_or(node.span, |n| n.span);
         check_name(Named::Link, &name, place, reader.problems());
     }
-    let forward = reader.node("forward").map(|n| decode_direction(n, reader.problems()));
-    let backward = reader.node("backward").map(|n| decode_direction(n, reader.problems()));
+    let [forward, backward] = SIDES.map(|side| {
+        reader.node(side).map_or_else(PipeSpec::default, |n| decode_direction(n, files, reader.problems()))
+    });
+    let changes = decode_changes(&mut reader, files);
     let ends = reader.required("ends", "[\"h1\", \"s1\"]")?;
     let [Some(a), Some(b)] = ends.items().iter().map(Node::text).collect::<Vec<_>>()[..] else {
         reader.note(
@@ -72,93 +63,47 @@ fn decode_link(node: &Node, problems: &mut Problems) -> Option<Link> {
         );
         return None;
     };
-    Some(Link {
-        name: link_name(node)?,
-        ends: [a.to_owned(), b.to_owned()],
-        forward: forward.unwrap_or_default(),
-        backward: backward.unwrap_or_default(),
-        changes: Vec::new(),
-    })
+    Some(Link { name: link_name(node)?, ends: [a.to_owned(), b.to_owned()], forward, backward, changes })
 }
 
-pub(crate) fn decode_direction(node: &Node, problems: &mut Problems) -> PipeSpec {
-    let Some(mut reader) = Reader::new(node, &DIRECTION, problems) else { return PipeSpec::default() };
-    let rate = reader.rate("rate");
-    let queue = reader.parsed("queue", parse_queue);
-    if reader.node("rate").is_none() {
-        for key in ["queue", "burst"] {
-            if reader.node(key).is_some() {
-                reader.note(
-                    key,
-                    format!("a {key} without a rate does nothing"),
-                    "give this direction a \"rate\"",
-                );
-            }
-        }
-    }
-    if matches!(queue, Some(QueueLimit::Bytes(Bytes(0)) | QueueLimit::Packets(0))) {
-        reader.note(
-            "queue",
-            "a queue of nothing lets nothing through",
-            "write for example \"25MB\" or \"100p\"",
+/// The changes in order of time, each laid over what was before it.
+fn decode_changes(link: &mut Reader, files: &Files) -> Vec<Change> {
+    let Some(node) = link.node("changes") else { return Vec::new() };
+    let mut state = SIDES.map(|side| link.node(side).cloned().unwrap_or_else(|| empty_direction(node)));
+    let Some(items) = node.list() else {
+        let message = format!("\"changes\" is a list of tables, not {}", node.kind());
+        link.note(
+            "changes",
+            message,
+            "write for example changes = [{ at = \"30s\", both = { delay = \"50ms\" } }]",
         );
+        return Vec::new();
+    };
+    let mut timed = Vec::new();
+    for item in items {
+        let Some(mut reader) = Reader::new(item, &CHANGE, link.problems()) else { continue };
+        reader.required("at", "\"30s\"");
+        let at = reader.time("at");
+        if SIDES.iter().all(|side| reader.node(side).is_none()) {
+            let help = "write for example both = { delay = \"50ms\" }";
+            reader.note("", "this change changes nothing", help);
+        }
+        let Some(at) = at else { continue };
+        if timed.iter().any(|(other, _)| *other == at) {
+            reader.note("at", format!("a second change at {at}"), "say all of it in one change");
+        }
+        timed.push((at, item));
     }
-    PipeSpec {
-        rate: rate.map_or(Rate::Unlimited, Rate::Constant),
-        delay: reader.time("delay").unwrap_or_default(),
-        queue: match rate {
-            Some(_) => queue.unwrap_or(PipeSpec::DEFAULT_QUEUE),
-            None => QueueLimit::Unlimited,
-        },
-        loss: match reader.share("loss") {
-            Some(share) if share > 0.0 => LossModel::Independent(share),
-            _ => LossModel::None,
-        },
-        burst: reader.size("burst"),
-        overhead: reader
-            .integer("overhead", 0..=1000, " bytes")
-            .map_or(PipeSpec::DEFAULT_OVERHEAD_BYTES, |bytes| bytes as u32),
-        ..PipeSpec::default()
-    }
-}
-
-/// `25MB` or `100p`.
-fn parse_queue(text: &str) -> Result<QueueLimit, ParseError> {
-    let number = ["packets", "packet", "p"].iter().find_map(|unit| text.trim().strip_suffix(unit));
-    match number.map(|n| n.trim().replace('_', "")) {
-        Some(n) if n.bytes().all(|b| b.is_ascii_digit()) => match n.parse() {
-            Ok(packets) => Ok(QueueLimit::Packets(packets)),
-            Err(_) if n.is_empty() => {
-                Err(ParseError::NotANumber { input: text.into(), example: "100p or 25MB" })
+    timed.sort_by_key(|(at, _)| *at);
+    let mut changes = Vec::new();
+    for (at, item) in timed {
+        let [forward, backward] = [0, 1].map(|side| {
+            if let Some(top) = item.table().and_then(|t| t.get(SIDES[side])) {
+                overlay_direction(&mut state[side], top.clone());
             }
-            Err(_) => Err(ParseError::TooLarge {
-                input: text.into(),
-                what: "queue",
-                limit: "18446744073709551615p",
-            }),
-        },
-        Some(_) => Err(ParseError::NotANumber { input: text.into(), example: "100p or 25MB" }),
-        None => text.parse().map(QueueLimit::Bytes),
+            decode_direction(&state[side], files, link.problems())
+        });
+        changes.push(Change { at, forward, backward });
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queues() {
-        for (text, queue) in [
-            ("100p", QueueLimit::Packets(100)),
-            ("1_000 packets", QueueLimit::Packets(1000)),
-            ("0p", QueueLimit::Packets(0)),
-            ("25MB", QueueLimit::Bytes(Bytes(25_000_000))),
-            ("25 MiB", QueueLimit::Bytes(Bytes(26_214_400))),
-        ] {
-            assert_eq!(parse_queue(text), Ok(queue), "{text}");
-        }
-        for bad in ["p", "", "-1p", "1.5p", "100", "25M", "99999999999999999999p", "é", "xp"] {
-            assert!(parse_queue(bad).is_err(), "{bad}");
-        }
-    }
+    changes
 }

@@ -6,9 +6,11 @@ use crate::{
     decode_flows::decode_flows,
     decode_hosts::decode_hosts,
     decode_links::decode_links,
+    decode_routers::decode_routers,
     error::Problems,
     name::{Named, check_name},
     read::{Keys, Reader},
+    trace_file::Files,
     tree::{Span, Table},
     types::Scenario,
 };
@@ -23,12 +25,14 @@ pub(crate) const TOP: Keys = Keys {
         "repeat",
         "hosts",
         "switches",
+        "routers",
         "links",
         "flows",
+        "capture",
         "variants",
         "published",
     ],
-    later: &["routers", "sweeps"],
+    later: &["sweeps"],
 };
 const SWITCHES: Keys = Keys { what: "switches", known: &["names"], later: &[] };
 
@@ -39,14 +43,20 @@ const MAX_SAMPLE: Time = Time::from_secs(10);
 pub(crate) const START: Span = Span { source: 0, start: 0, end: 0 };
 
 /// The scenario called `name` that a normalised tree describes. What is wrong is noted and left out.
-pub(crate) fn decode_scenario(name: &str, root: &Table, problems: &mut Problems) -> Scenario {
+///
+/// Addresses that the file leaves out are filled in later.
+pub(crate) fn decode_scenario(name: &str, root: &Table, files: &Files, problems: &mut Problems) -> Scenario {
     let mut top = Reader::of_table(root, START, &TOP, problems);
     let title = top.text("title").unwrap_or_else(|| name.to_owned());
-    top.required("duration", "\"20s\"");
+    if root.get("flows").is_some() {
+        top.required("duration", "\"20s\"");
+    }
     let duration = top.positive_time("duration").unwrap_or_default();
     let sample = sample(&mut top);
     let seed = top.integer("seed", 0..=u64::MAX, "").unwrap_or(1);
     let repeat = top.integer("repeat", 1..=1000, "").unwrap_or(1) as u32;
+    let captures = top.texts("capture").into_iter().map(|(name, _)| name.to_owned()).collect();
+    let links = decode_links(root, files, problems);
     Scenario {
         name: name.to_owned(),
         title,
@@ -54,12 +64,12 @@ pub(crate) fn decode_scenario(name: &str, root: &Table, problems: &mut Problems)
         sample,
         seed,
         repeat,
-        hosts: decode_hosts(root, problems),
+        hosts: decode_hosts(root, &links, problems),
         switches: decode_switches(root, problems),
-        links: decode_links(root, problems),
+        routers: decode_routers(root, &links, problems),
+        links,
         flows: decode_flows(root, problems),
-        routers: Vec::new(),
-        captures: Vec::new(),
+        captures,
     }
 }
 

@@ -1,13 +1,17 @@
 //! A scenario file: the base, its variants, and the published figures.
 
+use std::collections::BTreeMap;
+
 use crate::{
-    decode_scenario::decode_scenario,
+    decode_scenario::{START, decode_scenario},
     error::{Error, Problems, Source},
+    fill::fill,
     layer::{apply, normalise},
     name::{Named, check_name},
     published::{Published, decode_published},
     set::set_layer,
     suggest::suggest,
+    trace_file::{Files, Load, no_files},
     tree::{Node, Span, Table, parse_document},
     types::Scenario,
     validate::validate,
@@ -22,6 +26,8 @@ pub struct ScenarioFile {
     base: Table,
     variants: Vec<Variant>,
     published: Vec<Published>,
+    /// The files that it names, read.
+    files: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone)]
@@ -35,7 +41,15 @@ impl ScenarioFile {
     /// Parses and checks the text of the file `name` (a path; used in messages, its stem names the scenario).
     ///
     /// The base is checked first and must be right by itself; then each variant and the published figures.
+    /// No files can be named; see [`ScenarioFile::parse_with`].
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        Self::parse_with(name, text, &no_files)
+    }
+
+    /// As [`ScenarioFile::parse`]; `load` reads the files that the scenario names (traces of rates). It is given the
+    /// path as it is written, which is relative and has no `..`; its error says why a file cannot be read.
+    pub fn parse_with(name: &str, text: &str, load: &Load) -> Result<Self, Error> {
+        let files = Files::new(load, BTreeMap::new());
         let source = Source::file(name, text);
         let sources = std::slice::from_ref(&source);
         let name = stem(name);
@@ -49,16 +63,17 @@ impl ScenarioFile {
         };
         problems = problems.stop(sources)?;
         normalise(&mut root);
-        let base = resolve_tree(&name, &root, &mut problems);
+        let base = resolve_tree(&name, &root, &files, &mut problems);
         let variants = decode_variants(&root, &mut problems);
         problems = problems.stop(sources)?;
         for variant in &variants {
-            check_variant(&name, &root, &base, variant, &mut problems);
+            check_variant(&name, &root, &files, &base, variant, &mut problems);
         }
         let names: Vec<&str> = variants.iter().map(|v| v.name.as_str()).collect();
         let published = decode_published(&root, &names, &base.flows, &mut problems);
         problems.stop(sources)?;
-        Ok(ScenarioFile { name, title: base.title, source, base: root, variants, published })
+        let files = files.into_read();
+        Ok(ScenarioFile { name, title: base.title, source, base: root, variants, published, files })
     }
 
     /// One line for people; the name where the file has no title.
@@ -81,11 +96,32 @@ impl ScenarioFile {
         &self.published
     }
 
+    /// Fine where there is something to run. A scenario without flows describes a network alone.
+    pub fn check_runnable(&self) -> Result<(), Error> {
+        let mut problems = Problems::default();
+        if self.base.items("flows").is_empty() {
+            let help = "write for example [[flows]] with name, from and to";
+            problems.add_help(START, "the scenario has no flows", help);
+        }
+        problems.stop(std::slice::from_ref(&self.source)).map(|_| ())
+    }
+
     /// The base, or one variant, with `sets` (path and value of each `--set`) over it.
     ///
     /// A path is dotted as in a variant: `flows.bulk.cc`, `links.s1-s2.forward.loss`, `hosts.*.mtu`. A value is
     /// TOML, or else a plain string, so that `20ms` needs no quotes.
     pub fn resolve(&self, variant: Option<&str>, sets: &[(String, String)]) -> Result<Scenario, Error> {
+        self.resolve_with(variant, sets, &no_files)
+    }
+
+    /// As [`ScenarioFile::resolve`]; `load` reads files that only `sets` name.
+    pub fn resolve_with(
+        &self,
+        variant: Option<&str>,
+        sets: &[(String, String)],
+        load: &Load,
+    ) -> Result<Scenario, Error> {
+        let files = Files::new(load, self.files.clone());
         let mut sources = vec![self.source.clone()];
         let mut problems = Problems::default();
         let mut tree = self.base.clone();
@@ -106,7 +142,7 @@ impl ScenarioFile {
         }
         problems = problems.stop(&sources)?;
         let mut found = Problems::default();
-        let scenario = resolve_tree(&self.name, &tree, &mut found);
+        let scenario = resolve_tree(&self.name, &tree, &files, &mut found);
         let options: Vec<String> = sets.iter().map(|(path, value)| format!("--set {path}={value}")).collect();
         problems.extend_within(&format!("with {}", options.join(" ")), found);
         problems.stop(&sources)?;
@@ -122,10 +158,11 @@ fn stem(path: &str) -> String {
 }
 
 /// Decodes a tree, and checks it as a whole where its parts are right.
-fn resolve_tree(name: &str, root: &Table, problems: &mut Problems) -> Scenario {
+fn resolve_tree(name: &str, root: &Table, files: &Files, problems: &mut Problems) -> Scenario {
     let before = problems.len();
-    let scenario = decode_scenario(name, root, problems);
+    let mut scenario = decode_scenario(name, root, files, problems);
     if problems.len() == before {
+        fill(&mut scenario);
         validate(&scenario, root, problems);
     }
     scenario
@@ -168,10 +205,17 @@ fn decode_variant(node: &Node, problems: &mut Problems) -> Option<Variant> {
     Some(Variant { name: text.to_owned(), span: node.span, layer })
 }
 
-fn check_variant(name: &str, root: &Table, base: &Scenario, variant: &Variant, problems: &mut Problems) {
+fn check_variant(
+    name: &str,
+    root: &Table,
+    files: &Files,
+    base: &Scenario,
+    variant: &Variant,
+    problems: &mut Problems,
+) {
     let mut found = Problems::default();
     let tree = apply(root, &variant.layer, &mut found);
-    let mut resolved = resolve_tree(name, &tree, &mut found);
+    let mut resolved = resolve_tree(name, &tree, files, &mut found);
     if found.is_empty() {
         // Another title is not another experiment.
         resolved.title.clone_from(&base.title);

@@ -6,7 +6,9 @@
 //! wins, so a variant's `"*"` overrules what the base says of one host.
 
 use crate::{
+    decode_direction::overlay_direction,
     decode_links::link_name,
+    decode_routers::{NAMES, write_out_names},
     error::Problems,
     read::{Keys, check_key},
     suggest::suggest,
@@ -16,8 +18,10 @@ use crate::{
 /// What a layer may change.
 const LAYER: Keys = Keys {
     what: "a variant or --set",
-    known: &["title", "duration", "sample", "seed", "repeat", "hosts", "links", "flows"],
-    later: &["switches", "routers"],
+    known: &[
+        "title", "duration", "sample", "seed", "repeat", "hosts", "routers", "links", "flows", "capture",
+    ],
+    later: &["switches"],
 };
 
 const ALL_HOSTS: &str = "*";
@@ -35,6 +39,9 @@ pub(crate) fn normalise(root: &mut Table) {
             }
         }
     }
+    if let Some(routers) = root.get_mut("routers").and_then(Node::table_mut) {
+        write_out_names(routers);
+    }
     if let Some(Value::List(links)) = root.get_mut("links").map(|n| &mut n.value) {
         links.iter_mut().for_each(expand_both);
     }
@@ -46,6 +53,7 @@ pub(crate) fn apply(base: &Table, layer: &Table, problems: &mut Problems) -> Tab
     for entry in &layer.0 {
         match entry.key.as_str() {
             "hosts" => overlay_hosts(&mut merged, &entry.node, problems),
+            "routers" => overlay_routers(&mut merged, &entry.node, problems),
             "links" => overlay_named(&mut merged, &LINKS, &entry.node, problems),
             "flows" => overlay_named(&mut merged, &FLOWS, &entry.node, problems),
             key => {
@@ -77,6 +85,25 @@ fn overlay_hosts(merged: &mut Table, layer: &Node, problems: &mut Problems) {
         } else {
             let help = suggest(&entry.key, hosts.0.iter().map(|h| h.key.as_str()));
             problems.add_help(entry.key_span, format!("unknown host \"{}\"", entry.key), help);
+        }
+    }
+}
+
+fn overlay_routers(merged: &mut Table, layer: &Node, problems: &mut Problems) {
+    let Some(layer_routers) = layer.table() else {
+        problems.add(layer.span, format!("\"routers\" is a table of routers, not {}", layer.kind()));
+        return;
+    };
+    let none = &mut Table::default();
+    let routers = merged.get_mut("routers").and_then(Node::table_mut).unwrap_or(none);
+    for entry in &layer_routers.0 {
+        match routers.get_mut(&entry.key).filter(|_| entry.key != NAMES) {
+            Some(router) => router.overlay(entry.node.clone()),
+            None => {
+                let names = routers.0.iter().map(|r| r.key.as_str()).filter(|name| *name != NAMES);
+                let help = suggest(&entry.key, names);
+                problems.add_help(entry.key_span, format!("unknown router \"{}\"", entry.key), help);
+            }
         }
     }
 }
@@ -128,19 +155,33 @@ fn overlay_named(merged: &mut Table, list: &NamedList, layer: &Node, problems: &
                 problems.add_help(changed.key_span, message, "write a scenario of its own");
             }
         }
-        items[at].overlay(top);
+        overlay_item(&mut items[at], top);
     }
 }
 
-/// `both` becomes `forward` and `backward`; what one of these says itself wins.
+/// Lays a layer's link or flow over the base's. (A flow has no directions.)
+fn overlay_item(item: &mut Node, mut top: Node) {
+    for side in ["forward", "backward"] {
+        let Some(below) = item.table_mut().and_then(|t| t.get_mut(side)) else { continue };
+        if let Some(above) = top.table_mut().and_then(|t| t.remove(side)) {
+            overlay_direction(below, above.node);
+        }
+    }
+    item.overlay(top);
+}
+
+/// `both` becomes `forward` and `backward`; what one of these says itself wins. So in the link's changes.
 fn expand_both(link: &mut Node) {
     let Some(table) = link.table_mut() else { return };
+    if let Some(Value::List(changes)) = table.get_mut("changes").map(|n| &mut n.value) {
+        changes.iter_mut().for_each(expand_both);
+    }
     let Some(both) = table.remove("both") else { return };
     for side in ["forward", "backward"] {
         let mut entry = Entry { key: side.to_owned(), ..both.clone() };
         if let Some(own) = table.remove(side) {
             entry.key_span = own.key_span;
-            entry.node.overlay(own.node);
+            overlay_direction(&mut entry.node, own.node);
         }
         table.0.push(entry);
     }

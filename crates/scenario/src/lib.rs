@@ -29,34 +29,51 @@
 //! assert!(error.to_string().contains("did you mean \"sample\"?"));
 //! ```
 
+mod address;
 mod change;
+mod decode_direction;
 mod decode_flows;
 mod decode_hosts;
+mod decode_interfaces;
 mod decode_links;
+mod decode_loss;
+mod decode_nic;
+mod decode_qdisc;
+mod decode_routers;
 mod decode_scenario;
+mod decode_trace;
+mod domain;
 mod error;
 mod file;
+mod fill;
+mod import;
 mod layer;
 mod metric;
 mod name;
 mod path;
 mod print;
+mod print_pipe;
 mod published;
 mod read;
 mod set;
 mod suggest;
+mod trace_file;
+mod trace_stub;
 mod tree;
 mod types;
 mod validate;
+mod validate_addresses;
 mod validate_flows;
 mod validate_topology;
 
 pub use change::{change_direction, describe_direction};
 pub use error::{Error, Mistake};
 pub use file::ScenarioFile;
+pub use import::{ImportError, Imported, import_mn};
 pub use metric::Metric;
 pub use path::Hop;
 pub use published::Published;
+pub use trace_file::Load;
 pub use types::{
     Change, Cidr, Flow, Host, Interface, Kind, Link, Nic, Ping, Router, Scenario, StaticRoute, Tcp,
 };

@@ -14,6 +14,7 @@ const CC_NAME_MAX: usize = 15;
 pub(crate) enum Named {
     Host,
     Switch,
+    Router,
     Link,
     Flow,
     Variant,
@@ -24,6 +25,7 @@ impl Named {
         match self {
             Named::Host => "host",
             Named::Switch => "switch",
+            Named::Router => "router",
             Named::Link => "link",
             Named::Flow => "flow",
             Named::Variant => "variant",
@@ -32,7 +34,7 @@ impl Named {
 
     fn max_chars(self) -> usize {
         match self {
-            Named::Host => DEVICE_NAME_MAX - DEVICE_SUFFIX.len(),
+            Named::Host | Named::Router => DEVICE_NAME_MAX - DEVICE_SUFFIX.len(),
             Named::Switch => DEVICE_NAME_MAX,
             Named::Link | Named::Flow | Named::Variant => 64,
         }
@@ -51,7 +53,7 @@ pub(crate) fn check_name(named: Named, name: &str, where_: Span, problems: &mut 
         );
     } else if name.len() > named.max_chars() {
         let why = match named {
-            Named::Host => format!(" (its device is called {name}{DEVICE_SUFFIX})"),
+            Named::Host | Named::Router => format!(" (its device is called {name}{DEVICE_SUFFIX})"),
             _ => String::new(),
         };
         problems.add_help(

@@ -1,8 +1,12 @@
-//! The way of packets through a scenario's links: the fewest hops.
+//! The way of packets through a scenario: over switches the fewest hops, from network to network as hosts' and
+//! routers' static routes say, and where a router has none, the fewest hops again.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, net::IpAddr};
 
-use crate::types::Scenario;
+use crate::{
+    domain::{Domains, Port, Station, is_joined},
+    types::{Flow, Host, Scenario},
+};
 
 /// One link of a path and the direction in which it is crossed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,33 +18,178 @@ pub struct Hop {
 }
 
 impl Scenario {
-    /// The hops from `from` to `to`, breadth first: the shortest way, ties broken by the links' order.
+    /// The hops from the host `from` to the host `to`: of several ways with the fewest hops, the first in the
+    /// links' order. Static routes are followed from router to router.
     ///
-    /// `None` where no way exists. A host forwards nothing, so it is only ever an end.
+    /// `None` where no way exists, or routes lead in a circle. A host forwards nothing, so it is only ever an end.
     pub fn path(&self, from: &str, to: &str) -> Option<Vec<Hop>> {
-        let mut reached: Vec<(&str, Option<(usize, Hop)>)> = vec![(from, None)];
+        let position = |name: &str| self.hosts.iter().position(|h| h.name == name);
+        let (start, end) = (position(from)?, position(to)?);
+        if start == end {
+            return Some(Vec::new());
+        }
+        if !self.links.iter().all(|link| is_joined(self, link)) {
+            return None;
+        }
+        let (_, address) = common_addresses(&self.hosts[start], &self.hosts[end])?;
+        let walk = Walk { scenario: self, domains: Domains::of(self), address, end: Station::Host(end) };
+        walk.from(Station::Host(start))
+    }
+
+    /// The addresses that a flow uses: the first of each end's first interface, or where these are of different
+    /// IP versions, the first of a version that both have. `None` where they share none, or an end is unknown.
+    pub fn flow_addresses(&self, flow: &Flow) -> Option<(IpAddr, IpAddr)> {
+        common_addresses(self.host(&flow.from)?, self.host(&flow.to)?)
+    }
+}
+
+fn common_addresses(from: &Host, to: &Host) -> Option<(IpAddr, IpAddr)> {
+    let addresses = |host: &Host| -> Vec<IpAddr> {
+        host.interfaces.first().into_iter().flat_map(|i| &i.addresses).map(|a| a.address).collect()
+    };
+    let theirs = addresses(to);
+    addresses(from).into_iter().find_map(|own| {
+        let partner = theirs.iter().find(|other| other.is_ipv4() == own.is_ipv4())?;
+        Some((own, *partner))
+    })
+}
+
+/// What a packet at a station does next.
+enum Next {
+    /// It leaves by the first port and reaches the second without a router.
+    Beside(Port, Port),
+    /// The station knows no route of its own.
+    Anywhere,
+    /// Nobody is where it would go.
+    Nowhere,
+}
+
+/// A packet's way to one address.
+struct Walk<'a> {
+    scenario: &'a Scenario,
+    domains: Domains,
+    address: IpAddr,
+    end: Station,
+}
+
+impl Walk<'_> {
+    fn from(&self, start: Station) -> Option<Vec<Hop>> {
+        let mut hops = Vec::new();
+        let mut at = start;
+        // As many stations as there are, and no more: a router that is met again would go round for ever.
+        for _ in 0..=self.scenario.routers.len() {
+            let (part, reached) = match self.next(at) {
+                Next::Beside(from, to) => (self.search(from, Crossing::Switches, to)?, to.station),
+                Next::Anywhere if matches!(at, Station::Router(_)) => self.towards_end(at)?,
+                _ => return None,
+            };
+            hops.extend(part);
+            if reached == self.end {
+                return Some(hops);
+            }
+            if matches!(reached, Station::Host(_)) {
+                return None;
+            }
+            at = reached;
+        }
+        None
+    }
+
+    /// The longest prefix wins; of equal ones the network of an interface, then the first route written.
+    fn next(&self, at: Station) -> Next {
+        let scenario = self.scenario;
+        let ports: Vec<Port> = at.ports(scenario).collect();
+        let connected = ports.iter().flat_map(|port| {
+            let networks = port.addresses(scenario).iter().filter(|n| n.contains(self.address));
+            networks.map(|n| (n.prefix, *port, self.address))
+        });
+        let routes = match at {
+            Station::Host(i) => &scenario.hosts[i].routes,
+            Station::Router(i) => &scenario.routers[i].routes,
+        };
+        let written = routes.iter().filter(|r| r.to.contains(self.address)).filter_map(|route| {
+            let of = |port: &&Port| port.addresses(scenario).iter().any(|n| n.contains(route.via));
+            Some((route.to.prefix, *ports.iter().find(of)?, route.via))
+        });
+        let mut best: Option<(u8, Port, IpAddr)> = None;
+        for candidate in connected.chain(written) {
+            if best.is_none_or(|(prefix, ..)| candidate.0 > prefix) {
+                best = Some(candidate);
+            }
+        }
+        let Some((_, port, via)) = best else { return Next::Anywhere };
+        let has = |p: &&Port| p.addresses(scenario).iter().any(|a| a.address == via);
+        match self.domains.of_link(port.link).iter().find(has) {
+            Some(neighbour) => Next::Beside(port, *neighbour),
+            None => Next::Nowhere,
+        }
+    }
+
+    /// The shortest way over switches and routers, as far as the next router.
+    fn towards_end(&self, at: Station) -> Option<(Vec<Hop>, Station)> {
+        let last = self.end.ports(self.scenario).next()?;
+        let ways = at.ports(self.scenario).filter_map(|port| self.search(port, Crossing::Routers, last));
+        let mut best: Option<Vec<Hop>> = None;
+        for way in ways {
+            if best.as_ref().is_none_or(|b| way.len() < b.len()) {
+                best = Some(way);
+            }
+        }
+        let way = best?;
+        for (i, hop) in way.iter().enumerate() {
+            let link = &self.scenario.links[hop.link];
+            let reached = &link.ends[usize::from(!hop.reversed)];
+            if let Some(router) = self.scenario.routers.iter().position(|r| r.name == *reached) {
+                return Some((way[..=i].to_vec(), Station::Router(router)));
+            }
+        }
+        Some((way, self.end))
+    }
+
+    /// The fewest hops out of one port and into another, breadth first, ties broken by the links' order.
+    fn search(&self, from: Port, crossing: Crossing, to: Port) -> Option<Vec<Hop>> {
+        let scenario = self.scenario;
+        let goal = to.station.name(scenario);
+        let mut reached: Vec<(&str, Option<(usize, Hop)>)> = vec![(from.station.name(scenario), None)];
         let mut queue = VecDeque::from([0]);
         while let Some(at) = queue.pop_front() {
             let node = reached[at].0;
-            if node == to {
+            if node == goal {
                 return Some(walk_back(&reached, at));
             }
-            if at != 0 && self.host(node).is_some() {
+            if at != 0 && !crossing.passes(node, scenario) {
                 continue;
             }
-            for (link, l) in self.links.iter().enumerate() {
+            for (link, l) in scenario.links.iter().enumerate() {
                 let (next, reversed) = match node {
                     n if n == l.ends[0] => (l.ends[1].as_str(), false),
                     n if n == l.ends[1] => (l.ends[0].as_str(), true),
                     _ => continue,
                 };
-                if reached.iter().all(|(n, _)| *n != next) {
+                let astray = (at == 0 && link != from.link) || (next == goal && link != to.link);
+                if !astray && reached.iter().all(|(n, _)| *n != next) {
                     queue.push_back(reached.len());
                     reached.push((next, Some((at, Hop { link, reversed }))));
                 }
             }
         }
         None
+    }
+}
+
+/// What a search goes through on its way.
+#[derive(Clone, Copy)]
+enum Crossing {
+    Switches,
+    Routers,
+}
+
+impl Crossing {
+    fn passes(self, node: &str, scenario: &Scenario) -> bool {
+        match self {
+            Crossing::Switches => scenario.switches.iter().any(|s| s == node),
+            Crossing::Routers => scenario.host(node).is_none(),
+        }
     }
 }
 
@@ -69,10 +218,10 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         let (hosts, switches): (Vec<&str>, Vec<&str>) = names.iter().partition(|n| n.starts_with('h'));
-        let host = |name: &&str| Host {
+        let host = |(i, name): (usize, &&str)| Host {
             name: (*name).to_owned(),
             interfaces: vec![Interface {
-                addresses: vec![Cidr { address: [10, 0, 0, 1].into(), prefix: 8 }],
+                addresses: vec![Cidr { address: [10, 0, 0, 1 + i as u8].into(), prefix: 8 }],
             }],
             routes: Vec::new(),
             nic: Nic::default(),
@@ -95,7 +244,7 @@ mod tests {
             sample: Time::from_millis(10),
             seed: 1,
             repeat: 1,
-            hosts: hosts.iter().map(host).collect(),
+            hosts: hosts.iter().enumerate().map(host).collect(),
             switches: switches.iter().map(|s| (*s).to_owned()).collect(),
             links: links.iter().map(link).collect(),
             flows: Vec::new(),
@@ -113,15 +262,24 @@ mod tests {
     fn the_shortest_way_and_ties_by_the_links_order() {
         let links = [("h1", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "s1"), ("s3", "h2")];
         assert_eq!(hops(&links, "h1", "h2").unwrap(), [(0, false), (3, true), (4, false)]);
-        let links = [("h1", "s1"), ("s2", "s1"), ("s1", "s3"), ("s3", "h2"), ("h2", "s2")];
-        assert_eq!(hops(&links, "h1", "h2").unwrap(), [(0, false), (1, true), (4, true)]);
+        let links = [("h1", "s1"), ("s2", "s1"), ("s1", "s3"), ("s3", "s4"), ("s4", "s2"), ("h2", "s4")];
+        assert_eq!(hops(&links, "h1", "h2").unwrap(), [(0, false), (1, true), (4, true), (5, true)]);
+    }
+
+    #[test]
+    fn a_host_is_entered_where_its_address_is() {
+        // The second link of h2 is nearer, but its interface there has no address.
+        let links = [("h1", "s1"), ("s1", "s2"), ("s2", "h2"), ("h2", "s1")];
+        assert_eq!(hops(&links, "h1", "h2").unwrap(), [(0, false), (1, false), (2, false)]);
+        assert_eq!(hops(&links, "h2", "h1").unwrap(), [(2, true), (1, true), (0, true)]);
     }
 
     #[test]
     fn hosts_forward_nothing() {
         let links = [("h1", "h2"), ("h2", "h3")];
         assert_eq!(hops(&links, "h1", "h3"), None);
-        assert_eq!(hops(&links, "h2", "h3").unwrap(), [(1, false)]);
+        assert_eq!(hops(&links, "h2", "h1").unwrap(), [(0, true)]);
+        assert_eq!(hops(&links, "h2", "h3"), None, "h2 has no address there");
         assert_eq!(hops(&links, "h2", "h2").unwrap(), []);
     }
 }

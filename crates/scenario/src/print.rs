@@ -2,25 +2,36 @@
 
 use std::fmt::Write;
 
-use net::{LossModel, PipeSpec, QueueLimit, Rate};
+use net::PipeSpec;
+use units::Time;
 
-use crate::types::{Flow, Host, Kind, Link, Scenario};
+use crate::{
+    print_pipe::{Detail, inline},
+    types::{Flow, Host, Interface, Kind, Link, Nic, Router, Scenario, StaticRoute},
+};
 
 impl Scenario {
     /// The scenario as TOML. Parsed under the same file name, it resolves to an equal scenario.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         put(&mut out, "title", quote(&self.title));
-        put(&mut out, "duration", quote(self.duration));
+        if self.duration > Time(0) {
+            put(&mut out, "duration", quote(self.duration));
+        }
         put(&mut out, "sample", quote(self.sample));
         put(&mut out, "seed", self.seed);
         put(&mut out, "repeat", self.repeat);
+        if !self.captures.is_empty() {
+            let names: Vec<String> = self.captures.iter().map(quote).collect();
+            put(&mut out, "capture", format!("[{}]", names.join(", ")));
+        }
         self.hosts.iter().for_each(|h| put_host(&mut out, h));
         if !self.switches.is_empty() {
             let names: Vec<String> = self.switches.iter().map(quote).collect();
             out.push_str("\n[switches]\n");
             put(&mut out, "names", format!("[{}]", names.join(", ")));
         }
+        self.routers.iter().for_each(|r| put_router(&mut out, r));
         self.links.iter().for_each(|l| put_link(&mut out, l));
         self.flows.iter().for_each(|f| put_flow(&mut out, f));
         out
@@ -29,12 +40,61 @@ impl Scenario {
 
 fn put_host(out: &mut String, host: &Host) {
     let _ = writeln!(out, "\n[hosts.{}]", host.name);
-    put(out, "address", quote(host.cidr()));
+    put(out, "address", addresses(&host.interfaces[..1.min(host.interfaces.len())]));
+    put_interfaces(out, &host.interfaces, 1);
     put(out, "mtu", host.mtu);
+    put_routes(out, &host.routes);
+    put_nic(out, &host.nic);
+    put_some(out, "start", host.start.as_ref().map(quote));
+    put_some(out, "stop", host.stop.as_ref().map(quote));
     if !host.sysctl.is_empty() {
         let settings: Vec<String> =
             host.sysctl.iter().map(|(k, v)| format!("{} = {}", quote(k), quote(v))).collect();
         put(out, "sysctl", format!("{{ {} }}", settings.join(", ")));
+    }
+}
+
+fn put_router(out: &mut String, router: &Router) {
+    let _ = writeln!(out, "\n[routers.{}]", router.name);
+    put_interfaces(out, &router.interfaces, 0);
+    put_routes(out, &router.routes);
+}
+
+/// The addresses of one interface: a string, or a list.
+fn addresses(interfaces: &[Interface]) -> String {
+    let all: Vec<String> = interfaces.iter().flat_map(|i| &i.addresses).map(quote).collect();
+    match &all[..] {
+        [one] => one.clone(),
+        all => format!("[{}]", all.join(", ")),
+    }
+}
+
+fn put_interfaces(out: &mut String, interfaces: &[Interface], first: usize) {
+    let numbered = interfaces.iter().enumerate().skip(first).filter(|(_, i)| !i.addresses.is_empty());
+    let all: Vec<String> =
+        numbered.map(|(n, i)| format!("eth{n} = {}", addresses(std::slice::from_ref(i)))).collect();
+    if !all.is_empty() {
+        put(out, "interfaces", format!("{{ {} }}", all.join(", ")));
+    }
+}
+
+fn put_routes(out: &mut String, routes: &[StaticRoute]) {
+    let all: Vec<String> =
+        routes.iter().map(|r| format!("{{ to = {}, via = {} }}", quote(r.to), quote(r.via))).collect();
+    if !all.is_empty() {
+        put(out, "routes", format!("[{}]", all.join(", ")));
+    }
+}
+
+fn put_nic(out: &mut String, nic: &Nic) {
+    let fields = [
+        nic.tx_queue.map(|n| format!("tx_queue = {n}")),
+        nic.gso.map(|bytes| format!("gso = {}", quote(bytes))),
+        nic.gro.map(|n| format!("gro = {n}")),
+    ];
+    let fields: Vec<String> = fields.into_iter().flatten().collect();
+    if !fields.is_empty() {
+        put(out, "nic", format!("{{ {} }}", fields.join(", ")));
     }
 }
 
@@ -44,31 +104,15 @@ fn put_link(out: &mut String, link: &Link) {
     put(out, "ends", format!("[{}, {}]", quote(&link.ends[0]), quote(&link.ends[1])));
     for (side, direction) in [("forward", &link.forward), ("backward", &link.backward)] {
         if *direction != PipeSpec::default() {
-            put(out, side, inline(direction));
+            put(out, side, inline(direction, Detail::WhatDiffers));
         }
     }
-}
-
-pub(crate) fn inline(direction: &PipeSpec) -> String {
-    let mut fields = Vec::new();
-    if let Rate::Constant(rate) = direction.rate {
-        fields.push(format!("rate = {}", quote(rate)));
+    for change in &link.changes {
+        out.push_str("[[links.changes]]\n");
+        put(out, "at", quote(change.at));
+        put(out, "forward", inline(&change.forward, Detail::Everything));
+        put(out, "backward", inline(&change.backward, Detail::Everything));
     }
-    fields.push(format!("delay = {}", quote(direction.delay)));
-    match direction.queue {
-        QueueLimit::Unlimited => {}
-        QueueLimit::Bytes(bytes) => fields.push(format!("queue = {}", quote(bytes))),
-        QueueLimit::Packets(packets) => fields.push(format!("queue = \"{packets}p\"")),
-    }
-    if let LossModel::Independent(loss) = direction.loss {
-        // {:?} keeps every digit and the point, so it stays a TOML float.
-        fields.push(format!("loss = {loss:?}"));
-    }
-    if let Some(burst) = direction.burst {
-        fields.push(format!("burst = {}", quote(burst)));
-    }
-    fields.push(format!("overhead = {}", direction.overhead));
-    format!("{{ {} }}", fields.join(", "))
 }
 
 fn put_flow(out: &mut String, flow: &Flow) {
@@ -89,6 +133,8 @@ fn put_flow(out: &mut String, flow: &Flow) {
             put_some(out, "pacing", tcp.pacing.map(quote));
             put_some(out, "read_rate", tcp.read_rate.map(quote));
             put_some(out, "write_rate", tcp.write_rate.map(quote));
+            put_some(out, "reader_stops", tcp.reader_stops.map(quote));
+            put_some(out, "reader_resumes", tcp.reader_resumes.map(quote));
         }
         Kind::Ping(ping) => {
             put(out, "interval", quote(ping.interval));
@@ -109,7 +155,7 @@ fn put_some(out: &mut String, key: &str, value: Option<impl std::fmt::Display>) 
 }
 
 /// A TOML string on one line. (Quantities of `units` print exactly.)
-fn quote(value: impl std::fmt::Display) -> String {
+pub(crate) fn quote(value: impl std::fmt::Display) -> String {
     let mut quoted = String::from('"');
     for c in value.to_string().chars() {
         match c {

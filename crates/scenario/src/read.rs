@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// Largest rate of anything.
-const MAX_RATE: BitRate = BitRate(1_000_000_000_000);
+pub(crate) const MAX_RATE: BitRate = BitRate(1_000_000_000_000);
 /// Longest time of anything, so that sums of times never overflow.
-const MAX_TIME: Time = Time::from_secs(30 * 24 * 3600);
+pub(crate) const MAX_TIME: Time = Time::from_secs(30 * 24 * 3600);
 
 /// The keys that a table may have.
 pub(crate) struct Keys {
@@ -146,6 +146,54 @@ impl<'a> Reader<'a> {
         self.parsed(key, units::parse_share)
     }
 
+    /// `true` or `false`.
+    pub fn boolean(&mut self, key: &str) -> Option<bool> {
+        let node = self.node(key)?;
+        match node.value {
+            Value::Boolean(yes) => Some(yes),
+            _ => {
+                let message = format!("\"{key}\" is true or false, not {}", node.kind());
+                self.problems.add_help(node.span, message, format!("write {key} = true, without quotes"));
+                None
+            }
+        }
+    }
+
+    /// A number within `range`, with or without a point.
+    pub fn number(&mut self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
+        let node = self.node(key)?;
+        let number = match node.value {
+            Value::Integer(i) => i as f64,
+            Value::Float(f) => f,
+            _ => {
+                self.problems.add(node.span, format!("\"{key}\" is a number, not {}", node.kind()));
+                return None;
+            }
+        };
+        if range.contains(&number) {
+            return Some(number);
+        }
+        let help = format!("write a number from {} to {}", range.start(), range.end());
+        self.problems.add_help(node.span, format!("\"{key}\" cannot be {number}"), help);
+        None
+    }
+
+    /// One of some words, and what it stands for.
+    pub fn choice<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
+        let text = self.text(key)?;
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
+        if found.is_none() {
+            let help = suggest(&text, words.iter().map(|(word, _)| *word));
+            self.note(key, format!("\"{key}\" cannot be \"{text}\""), help);
+        }
+        found
+    }
+
+    /// One string, or a list of them, each with its place.
+    pub fn texts(&mut self, key: &str) -> Vec<(&'a str, Span)> {
+        self.node(key).map(|node| texts(node, key, self.problems)).unwrap_or_default()
+    }
+
     /// Any quantity of `units`.
     pub fn quantity<T: FromStr<Err = ParseError>>(&mut self, key: &str) -> Option<T> {
         self.parsed(key, str::parse)
@@ -184,6 +232,22 @@ impl<'a> Reader<'a> {
         }
         Some(value)
     }
+}
+
+/// The string that `node` is, or the strings of the list that it is, each with its place.
+pub(crate) fn texts<'a>(node: &'a Node, key: &str, problems: &mut Problems) -> Vec<(&'a str, Span)> {
+    let items = node.list().unwrap_or(std::slice::from_ref(node));
+    let mut all = Vec::new();
+    for item in items {
+        match item.text() {
+            Some(text) => all.push((text, item.span)),
+            None => {
+                let message = format!("\"{key}\" is a string or a list of strings, not {}", item.kind());
+                problems.add(item.span, message);
+            }
+        }
+    }
+    all
 }
 
 /// Notes a key that is not known, or not built yet.

@@ -1,4 +1,4 @@
-//! Each flow goes from one known host to another in its subnet, over links, within the run's time.
+//! Each flow goes from one known host to another over links and routers, within the run's time.
 
 use crate::{
     decode_scenario::START,
@@ -14,15 +14,8 @@ use crate::{
 
 /// Notes what is wrong with the flows of `scenario`, which was decoded from `root`.
 ///
-/// Where the links are wrong already (not `linked`), missing paths are their fault and not noted.
+/// Where links or addresses are wrong already (not `linked`), missing paths are their fault and not noted.
 pub(crate) fn check_flows(scenario: &Scenario, root: &Table, linked: bool, problems: &mut Problems) {
-    if scenario.flows.is_empty() {
-        problems.add_help(
-            START,
-            "the scenario has no flows",
-            "write for example [[flows]] with name, from and to",
-        );
-    }
     for (i, flow) in scenario.flows.iter().enumerate() {
         let place = |key| root.place(&[Key("flows"), Index(i), Key(key)]).unwrap_or(START);
         if flow.start >= scenario.duration {
@@ -37,12 +30,33 @@ pub(crate) fn check_flows(scenario: &Scenario, root: &Table, linked: bool, probl
             problems.add_help(place("to"), message, "name another host");
             continue;
         }
-        check_subnet(from, to, place("to"), problems);
-        if linked && scenario.path(&from.name, &to.name).is_none() {
-            let message = format!("no links lead from {} to {}", from.name, to.name);
-            problems.add_help(place("to"), message, "add the missing link");
+        let Some((_, address)) = scenario.flow_addresses(flow) else {
+            let message = format!("{} and {} have no IP version in common", shown(from), shown(to));
+            problems.add_help(place("to"), message, "give both an address of one IP version");
+            continue;
+        };
+        let way = |a: &Host, b: &Host| scenario.path(&a.name, &b.name).is_some();
+        if !linked || (way(from, to) && way(to, from)) {
+            continue;
         }
+        let beside = from.interfaces.iter().flat_map(|i| &i.addresses).any(|a| a.contains(address));
+        let (message, help) = match (beside, scenario.routers.is_empty()) {
+            (true, _) => (format!("no links lead from {} to {}", from.name, to.name), "add the missing link"),
+            (false, true) => (
+                format!("{} and {} are not in one subnet", shown(from), shown(to)),
+                "give both the same network, or join them by a router",
+            ),
+            (false, false) => (
+                format!("no route leads from {} to {} and back", shown(from), shown(to)),
+                "look at the gateways and routes, and at the links of the routers between them",
+            ),
+        };
+        problems.add_help(place("to"), message, help);
     }
+}
+
+fn shown(host: &Host) -> String {
+    format!("{} ({})", host.name, host.cidr())
 }
 
 fn known_host<'a>(
@@ -54,11 +68,13 @@ fn known_host<'a>(
     let host = scenario.host(name);
     if host.is_none() {
         let hosts = scenario.hosts.iter().map(|h| h.name.as_str());
-        if scenario.switches.iter().any(|s| s == name) {
+        let switch = scenario.switches.iter().any(|s| s == name).then_some("switch");
+        let router = scenario.routers.iter().any(|r| r.name == name).then_some("router");
+        if let Some(what) = switch.or(router) {
             let known = hosts.collect::<Vec<_>>().join(", ");
             problems.add_help(
                 place,
-                format!("\"{name}\" is a switch, not a host"),
+                format!("\"{name}\" is a {what}, not a host"),
                 format!("hosts are {known}"),
             );
         } else {
@@ -66,16 +82,4 @@ fn known_host<'a>(
         }
     }
     host
-}
-
-fn check_subnet(from: &Host, to: &Host, place: Span, problems: &mut Problems) {
-    if from.cidr().contains(to.address()) && to.cidr().contains(from.address()) {
-        return;
-    }
-    let network = |h: &Host| format!("{} ({})", h.name, h.cidr());
-    problems.add_help(
-        place,
-        format!("{} and {} are not in one subnet", network(from), network(to)),
-        "routers are not supported yet: give both the same network",
-    );
 }

@@ -1,6 +1,7 @@
-//! The network's shape: links join known things, each host has one link, and switches form no loop.
+//! The network's shape: links join known things, and each host and router has one at least.
 
 use crate::{
+    decode_interfaces::links_of,
     decode_scenario::START,
     error::Problems,
     suggest::suggest,
@@ -12,13 +13,19 @@ use crate::{
     types::Scenario,
 };
 
+/// Longest name of a Linux network device (`IFNAMSIZ` less the final zero).
+const DEVICE_NAME_MAX: usize = 15;
+
 /// Notes what is wrong with the links of `scenario`, which was decoded from `root`; true where nothing is.
 pub(crate) fn check_topology(scenario: &Scenario, root: &Table, problems: &mut Problems) -> bool {
     let before = problems.len();
     let end = |link, end| root.place(&[Key("links"), Index(link), Key("ends"), Index(end)]).unwrap_or(START);
     if check_ends(scenario, end, problems) {
-        check_one_link_a_host(scenario, root, end, problems);
-        check_loops(scenario, root, problems);
+        let hosts = scenario.hosts.iter().map(|h| ("host", "hosts", &h.name));
+        let routers = scenario.routers.iter().map(|r| ("router", "routers", &r.name));
+        for (word, key, name) in hosts.chain(routers) {
+            check_links_of(scenario, root, word, key, name, problems);
+        }
     }
     problems.len() == before
 }
@@ -31,7 +38,8 @@ fn check_ends(scenario: &Scenario, place: impl Fn(usize, usize) -> Span, problem
         for (e, end) in link.ends.iter().enumerate() {
             if !nodes.contains(&end.as_str()) {
                 let help = suggest(end, nodes.iter().copied());
-                problems.add_help(place(i, e), format!("unknown host or switch \"{end}\""), help);
+                let message = format!("unknown host, switch or router \"{end}\"");
+                problems.add_help(place(i, e), message, help);
                 fine = false;
             }
         }
@@ -44,54 +52,35 @@ fn check_ends(scenario: &Scenario, place: impl Fn(usize, usize) -> Span, problem
     fine
 }
 
-fn check_one_link_a_host(
+/// At least one link, and not so many that the last device's name is too long.
+fn check_links_of(
     scenario: &Scenario,
     root: &Table,
-    place: impl Fn(usize, usize) -> Span,
+    word: &str,
+    key: &str,
+    name: &str,
     problems: &mut Problems,
 ) {
-    for host in &scenario.hosts {
-        let mut ends = Vec::new();
-        for (i, link) in scenario.links.iter().enumerate() {
-            ends.extend(link.ends.iter().position(|end| *end == host.name).map(|e| (i, e)));
+    let span = root.place(&[Key(key), Key(name)]).unwrap_or(START);
+    match links_of(name, &scenario.links).len() {
+        0 => {
+            let help = format!("for example ends = [\"{name}\", \"s1\"] under [[links]]");
+            problems.add_help(span, format!("the {word} {name} has no link"), help);
         }
-        match ends[..] {
-            [] => {
-                let span = root.place(&[Key("hosts"), Key(&host.name)]).unwrap_or(START);
-                let help = format!("for example ends = [\"{}\", \"s1\"] under [[links]]", host.name);
-                problems.add_help(span, format!("the host {} has no link", host.name), help);
-            }
-            [_] => {}
-            [_, (i, e), ..] => {
-                let message = format!("a second link of the host {} is not supported yet", host.name);
-                problems.add_help(place(i, e), message, "join them through a switch");
+        n => {
+            let last = format!("{name}-eth{}", n - 1);
+            if last.len() > DEVICE_NAME_MAX {
+                let message = format!("the name {name} is too long for a {word} of {n} links");
+                let help = format!("its device {last} would have more than {DEVICE_NAME_MAX} characters");
+                problems.add_help(span, message, help);
             }
         }
-    }
-}
-
-/// Joins the nodes link by link; a link within what is joined already closes a loop.
-fn check_loops(scenario: &Scenario, root: &Table, problems: &mut Problems) {
-    let nodes = nodes(scenario);
-    let mut group: Vec<usize> = (0..nodes.len()).collect();
-    for (i, link) in scenario.links.iter().enumerate() {
-        let [a, b] = link.ends.each_ref().map(|end| nodes.iter().position(|n| n == end));
-        let (Some(a), Some(b)) = (a, b) else { continue };
-        let (a, b) = (group[a], group[b]);
-        if a == b {
-            let span = root.place(&[Key("links"), Index(i), Key("ends")]).unwrap_or(START);
-            problems.add_help(
-                span,
-                format!("the link {} closes a loop", link.name),
-                "a broadcast would circle in it for ever, and spanning trees are not supported: remove a link",
-            );
-        }
-        group.iter_mut().filter(|g| **g == b).for_each(|g| *g = a);
     }
 }
 
 /// The names that a link can join.
-fn nodes(scenario: &Scenario) -> Vec<&str> {
+pub(crate) fn nodes(scenario: &Scenario) -> Vec<&str> {
     let hosts = scenario.hosts.iter().map(|h| h.name.as_str());
-    hosts.chain(scenario.switches.iter().map(String::as_str)).collect()
+    let routers = scenario.routers.iter().map(|r| r.name.as_str());
+    hosts.chain(scenario.switches.iter().map(String::as_str)).chain(routers).collect()
 }

@@ -6,7 +6,7 @@ use scenario::ScenarioFile;
 const LAB8: &str = include_str!("../../../scenarios/lab8.toml");
 
 /// What stands somewhere in a scenario and may be put anywhere.
-const WORDS: [&str; 24] = [
+const WORDS: [&str; 60] = [
     "\"h1\"",
     "\"s1\"",
     "\"s1-s2\"",
@@ -31,15 +31,93 @@ const WORDS: [&str; 24] = [
     "\"ping\"",
     "\"10.0.0.2/8\"",
     "kind",
+    "trace",
+    "\"x.trace\"",
+    "{ mahimahi = [1, 2] }",
+    "[[0, \"1mbit\"]]",
+    "trace_period",
+    "jitter",
+    "distribution",
+    "\"normal\"",
+    "loss",
+    "{ every = 3 }",
+    "{ at = \"1s\" }",
+    "{ to_bad = 0.1 }",
+    "unit",
+    "qdisc",
+    "\"red\"",
+    "\"codel\"",
+    "{ kind = \"fq\" }",
+    "ecn",
+    "true",
+    "false",
+    "down",
+    "reorder",
+    "changes",
+    "[{ at = \"1s\", both = { delay = \"5ms\" } }]",
+    "routers",
+    "names",
+    "\"r1\"",
+    "r1",
+    "interfaces",
+    "{ eth1 = \"10.3.0.1/24\" }",
+    "gateway",
+    "\"10.0.0.254\"",
+    "routes",
+    "ports",
+    "nic",
+    "capture",
 ];
+
+/// LAB8 with most of what else a scenario can have.
+const NETWORK: &str = r#"
+capture = ["h1", "trunk"]
+duration = "20s"
+[hosts.h1]
+address = ["10.0.1.1/24", "fd01::1/64"]
+interfaces = { eth1 = "10.9.0.1/24" }
+gateway = "10.0.1.254"
+nic = { tx_queue = 100, gso = "16kB", gro = 8 }
+[hosts.h2]
+address = ["10.0.2.1/24", "fd02::1/64"]
+tso = false
+[routers]
+names = ["r1", "r2"]
+[routers.r2]
+ports = { r1 = "10.5.0.2/30" }
+routes = [{ to = "10.0.1.0/24", via = "10.5.0.1" }]
+[switches]
+names = ["s1"]
+[[links]]
+ends = ["h1", "s1"]
+forward = { rate = "1gbit", qdisc = "red", ecn = true }
+[[links]]
+ends = ["s1", "r1"]
+both = { loss = { at = ["1s"], count = 2, unit = "super-packet" } }
+[[links]]
+name = "trunk"
+ends = ["r1", "r2"]
+forward = { trace = [[0, "10mbit"], ["5s", "2mbit"]], trace_period = "10s", queue = "30p" }
+backward = { jitter = "2ms", distribution = "normal", delay = "10ms", loss = { every = 7 } }
+changes = [{ at = "5s", both = { rate = "5mbit" } }, { at = "3s", forward = { delay = "9ms" } }]
+[[links]]
+ends = ["r2", "h2"]
+[[links]]
+ends = ["h1", "r2"]
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+reader_stops = "5s"
+"#;
 
 /// Parses, resolves and shows; only panics matter.
 fn exercise(text: &str) {
     match ScenarioFile::parse("fuzz.toml", text) {
         Ok(file) => {
             let variants: Vec<String> = file.variants().map(str::to_owned).collect();
-            for variant in &variants {
-                let scenario = file.resolve(Some(variant), &[]).expect("parse has checked every variant");
+            for variant in variants.iter().map(|v| Some(v.as_str())).chain([None]) {
+                let scenario = file.resolve(variant, &[]).expect("parse has checked every variant");
                 let again =
                     ScenarioFile::parse("fuzz.toml", &scenario.to_toml()).expect("what is printed parses");
                 assert_eq!(again.resolve(None, &[]).expect("and resolves"), scenario);
@@ -84,7 +162,7 @@ fn words(text: &str) -> Vec<std::ops::Range<usize>> {
 }
 
 fn edit() -> impl Strategy<Value = Edit> {
-    let at = 0..LAB8.len();
+    let at = 0..LAB8.len().max(NETWORK.len());
     prop_oneof![
         (at.clone(), any::<u8>()).prop_map(|(a, b)| Edit::Replace(a, b)),
         (at.clone(), prop::sample::select(b"[]{}=.,\"'#*0-1p%\n x\\".to_vec()))
@@ -97,8 +175,8 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-fn edited(edits: &[Edit]) -> String {
-    let mut bytes = LAB8.as_bytes().to_vec();
+fn edited(text: &str, edits: &[Edit]) -> String {
+    let mut bytes = text.as_bytes().to_vec();
     for edit in edits {
         let len = bytes.len();
         match *edit {
@@ -129,7 +207,12 @@ proptest! {
 
     #[test]
     fn edited_lab8(edits in prop::collection::vec(edit(), 1..4)) {
-        exercise(&edited(&edits));
+        exercise(&edited(LAB8, &edits));
+    }
+
+    #[test]
+    fn edited_network(edits in prop::collection::vec(edit(), 1..4)) {
+        exercise(&edited(NETWORK, &edits));
     }
 
     #[test]
@@ -157,6 +240,28 @@ proptest! {
         let file = ScenarioFile::parse("lab8.toml", LAB8).unwrap();
         if let Ok(scenario) = file.resolve(None, &[(path.into(), value)]) {
             let again = ScenarioFile::parse("lab8.toml", &scenario.to_toml()).expect("what is printed parses");
+            prop_assert_eq!(again.resolve(None, &[]).expect("and resolves"), scenario);
+        }
+    }
+
+    #[test]
+    fn any_value_of_a_setting_of_the_network(
+        path in prop::sample::select(vec![
+            "capture", "hosts.h1.address", "hosts.h1.interfaces", "hosts.h1.interfaces.eth1", "hosts.*.gateway",
+            "hosts.h1.routes", "hosts.h2.nic.gro", "hosts.h1.tx_queue", "hosts.*.tso", "routers.r2.ports",
+            "routers.r1.interfaces.eth1", "routers.r2.routes", "links.trunk.changes", "links.trunk.forward.trace",
+            "links.trunk.both.loss", "links.trunk.backward.loss.every", "links.trunk.both.qdisc", "links.trunk.both.ecn",
+            "links.h1-s1.forward.qdisc.max", "links.trunk.backward.reorder", "links.trunk.forward.trace_period",
+            "links.trunk.both.down", "links.trunk.forward.rate", "flows.bulk.reader_resumes", "links.s1-r1.forward.loss.unit",
+        ]),
+        value in prop_oneof![
+            prop::sample::select(WORDS.to_vec()).prop_map(str::to_owned),
+            "[0-9]{1,25}[a-zA-Z%/]{0,5}", ".{0,20}", "[\\[\\]{}=0-9a-z\", .-]{0,30}",
+        ],
+    ) {
+        let file = ScenarioFile::parse("net.toml", NETWORK).unwrap();
+        if let Ok(scenario) = file.resolve(None, &[(path.into(), value)]) {
+            let again = ScenarioFile::parse("net.toml", &scenario.to_toml()).expect("what is printed parses");
             prop_assert_eq!(again.resolve(None, &[]).expect("and resolves"), scenario);
         }
     }

@@ -73,6 +73,108 @@ const EVERYTHING: &str = r#"
     payload = "1000B"
 "#;
 
+/// The keys of directions, changes, routers and interfaces that `EVERYTHING` has not.
+const NETWORK: &str = r#"
+    capture = ["h1", "trunk"]
+    duration = "1min"
+    [hosts.h1]
+    address = ["10.0.1.1/24", "fd01::1/64"]
+    interfaces = { eth1 = ["10.9.0.1/24", "fd09::1/64"] }
+    gateway = ["10.0.1.9", "fd01::9"]
+    routes = [{ to = "10.77.0.0/16", via = "10.0.1.8" }, { to = "default", via = "10.9.0.8" }]
+    nic = { tx_queue = "100p", gro = 8 }
+    tso = false
+    start = "ping -c1 10.0.2.1 \"x\" \n true"
+    stop = "true"
+    [hosts.h2]
+    address = "10.0.2.1/24"
+    gso = "16kB"
+    tx_queue = 1000
+    [hosts.h3]
+    address = "fd03::1/64"
+    [routers]
+    names = ["r2"]
+    [routers.r1]
+    interfaces = { eth0 = "10.0.1.9/24", r1-eth1 = ["10.0.5.9/24"] }
+    routes = [{ to = "10.8.0.0/24", via = "10.0.2.77" }]
+    [routers.r3]
+    ports = { s2 = "10.0.2.77/24" }
+    [switches]
+    names = ["s1", "s2"]
+    [[links]]
+    ends = ["h1", "s1"]
+    forward = { rate = "1gbit", qdisc = "red", ecn = true, queue = "1MB" }
+    backward = { rate = "1gbit", qdisc = { kind = "red", min = "9kB", max = "20kB", probability = "5%", weight = 0.5, gentle = false } }
+    [[links]]
+    ends = ["s1", "r1"]
+    forward = { rate = "1gbit", qdisc = { kind = "codel", target = "1ms", interval = "30ms", ecn = true }, loss = { every = 100 } }
+    backward = { rate = "1gbit", qdisc = { kind = "fq_codel", flows = 16, quantum = 300 }, ecn = false, loss = { packets = [10, 3] } }
+    [[links]]
+    ends = ["s1", "r2"]
+    forward = { rate = "1gbit", qdisc = { kind = "dualpi2", step = "2ms", alpha = 0.5 }, loss = { at = ["5s", "1s"], count = 3, unit = "super-packet" } }
+    backward = { rate = "1gbit", qdisc = { kind = "xcp", shuffle = 0.25 }, loss = { rate = "1%", unit = "super-packet" } }
+    [[links]]
+    name = "trunk"
+    ends = ["r1", "r2"]
+    forward = { trace = [[0, "10mbit"], ["5s", "0bit"]], trace_period = "10s", queue = "30p", mtu = 1400, down = true }
+    backward = { trace = { mahimahi = [0, 1, 1, 7] }, burst = "10kB", qdisc = { kind = "droptail", mark_above = "20p" } }
+    [[links.changes]]
+    at = "20s"
+    forward = { rate = "5mbit", down = false, jitter = "0s" }
+    both = { delay = "7ms", jitter = "1ms" }
+    [[links.changes]]
+    at = "10s"
+    both = { loss = { model = "gilbert-elliott", to_bad = 0.001, to_good = "10%", loss_good = 0.0 }, delay = "3ms" }
+    [[links]]
+    ends = ["r1", "s2"]
+    forward = { jitter = "2ms", distribution = "normal", jitter_reorders = true, reorder = "1%", reorder_gap = 5 }
+    backward = { jitter = "2ms", distribution = "pareto", duplicate = 0.5, corrupt = "0.1%", reorder = 0.2 }
+    [[links]]
+    ends = ["s2", "r2"]
+    forward = { rate = "1gbit", qdisc = "drophead" }
+    backward = { rate = "1gbit", qdisc = { kind = "fq", flows = 1 } }
+    [[links]]
+    ends = ["s2", "h2"]
+    [[links]]
+    ends = ["h1", "r3"]
+    [[links]]
+    ends = ["r3", "h3"]
+    [[links]]
+    ends = ["r2", "r3"]
+    [[links]]
+    ends = ["r3", "s2"]
+    [[flows]]
+    name = "bulk"
+    from = "h1"
+    to = "h2"
+    reader_stops = "5s"
+    reader_resumes = "8s"
+"#;
+
+#[test]
+fn every_key_of_the_network() {
+    let file = ScenarioFile::parse("network.toml", NETWORK).unwrap_or_else(|e| panic!("{e}"));
+    let scenario = file.resolve(None, &[]).unwrap();
+    assert_eq!(reparsed(&scenario), scenario);
+    let h1 = &scenario.hosts[0];
+    assert_eq!((h1.nic.tx_queue, h1.nic.gso, h1.nic.gro), (Some(100), Some(Bytes(1500)), Some(8)));
+    assert_eq!(h1.routes.len(), 4, "two gateways and two routes: {:?}", h1.routes);
+    let trunk = &scenario.links[3];
+    let times: Vec<Time> = trunk.changes.iter().map(|c| c.at).collect();
+    assert_eq!(times, [Time::from_secs(10), Time::from_secs(20)]);
+    let [first, second] = &trunk.changes[..] else { unreachable!() };
+    assert_eq!((first.forward.rate.clone(), first.forward.down), (trunk.forward.rate.clone(), true));
+    assert_eq!(
+        (second.forward.rate.clone(), second.forward.down),
+        (Rate::Constant(BitRate(5_000_000)), false)
+    );
+    assert_eq!((second.forward.jitter, second.forward.loss.clone()), (None, first.forward.loss.clone()));
+    assert_eq!(second.backward.jitter.unwrap().spread, Time::from_millis(1));
+    assert_eq!(second.forward.mtu, Some(1400));
+    let LossModel::Packets(numbers) = &scenario.links[1].backward.loss else { unreachable!() };
+    assert_eq!(*numbers, [3, 10]);
+}
+
 fn everything() -> Scenario {
     ScenarioFile::parse("everything.toml", EVERYTHING)
         .unwrap_or_else(|e| panic!("{e}"))
@@ -100,7 +202,7 @@ proptest! {
         delay in 0u64..=1_000_000_000_000_000,
         queue in 9038u64..,
         packets in 1u64..,
-        loss in prop_oneof![Just(0.0), Just(1.0), Just(1e-9), 0.0f64..=1.0],
+        loss in prop_oneof![Just(f64::MIN_POSITIVE), Just(1.0), Just(1e-9), 0.0f64..=1.0],
         size in 1u64..,
         duration in 2_000_000_000u64..=2_000_000_000_000_000,
     ) {

@@ -1,0 +1,67 @@
+//! A host's network card: the table `nic`, and the short forms beside it.
+
+use units::Bytes;
+
+use crate::{
+    read::{Keys, Reader},
+    tree::Node,
+    types::Nic,
+};
+
+const NIC: Keys =
+    Keys { what: "a nic", known: &["tx_queue", "tso", "gso", "gro"], later: &["rx_queue", "rings"] };
+/// Largest super-packet that fits an IP packet's length field; longer ones (BIG TCP) do not cross a TAP device.
+const MAX_GSO: Bytes = Bytes(65535);
+/// What a device takes is far more; this is where a mistyped number begins.
+const TX_QUEUE: std::ops::RangeInclusive<u64> = 1..=1_000_000;
+/// More segments than the largest super-packet has at the least MTU.
+const GRO: std::ops::RangeInclusive<u64> = 1..=1000;
+
+/// The card of a host with this MTU; what `nic` says wins over the short forms.
+pub(crate) fn decode_nic(host: &mut Reader, mtu: u32) -> Nic {
+    let short = read_nic(host, mtu);
+    let Some(node) = host.node("nic") else { return short };
+    let Some(mut reader) = Reader::new(node, &NIC, host.problems()) else { return short };
+    let long = read_nic(&mut reader, mtu);
+    Nic {
+        tx_queue: long.tx_queue.or(short.tx_queue),
+        gso: long.gso.or(short.gso),
+        gro: long.gro.or(short.gro),
+    }
+}
+
+fn read_nic(reader: &mut Reader, mtu: u32) -> Nic {
+    let one_packet = Bytes(mtu.into());
+    let tso = reader.boolean("tso");
+    let gso = reader.size("gso");
+    if let Some(gso) = gso {
+        if !(one_packet..=MAX_GSO).contains(&gso) {
+            let help = format!("write a size from {mtu}B (one packet) to {}B", MAX_GSO.0);
+            reader.note("gso", format!("\"gso\" cannot be {gso}"), help);
+        }
+        if tso == Some(false) && gso > one_packet {
+            reader.note("tso", "without tso no super-packet leaves the host", "remove \"tso\" or \"gso\"");
+        }
+    }
+    Nic {
+        tx_queue: tx_queue(reader),
+        gso: if tso == Some(false) { Some(one_packet) } else { gso },
+        gro: reader.integer("gro", GRO, " segments").map(|n| n as u32),
+    }
+}
+
+/// `100` or `"100p"`.
+fn tx_queue(reader: &mut Reader) -> Option<u32> {
+    let Some(text) = reader.node("tx_queue").and_then(Node::text) else {
+        return reader.integer("tx_queue", TX_QUEUE, " packets").map(|n| n as u32);
+    };
+    let number = text.trim().strip_suffix('p').and_then(|n| n.trim_end().parse().ok());
+    match number.filter(|n: &u64| TX_QUEUE.contains(n)) {
+        Some(number) => Some(number as u32),
+        None => {
+            let message = format!("\"tx_queue\" cannot be \"{text}\"");
+            reader.note("tx_queue", message, "write a number of packets: 100 or \"100p\"");
+            None
+        }
+    }
+}

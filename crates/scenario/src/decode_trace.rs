@@ -1,0 +1,178 @@
+//! A rate that follows a trace: a file, steps written out, or mahimahi's milliseconds written out.
+
+use std::sync::Arc;
+
+use net::RateTrace;
+use units::{BitRate, Time};
+
+use crate::{
+    error::Problems,
+    read::{Keys, MAX_RATE, MAX_TIME, Reader},
+    trace_file::Files,
+    trace_stub,
+    tree::{Node, Value},
+};
+
+const INLINE: Keys = Keys { what: "a trace", known: &["mahimahi"], later: &[] };
+const STEPS_EXAMPLE: &str = "write for example trace = [[0, \"10mbit\"], [\"5s\", \"2mbit\"]]";
+/// More than 30 days of a full millisecond each would be; and what one file may make us keep.
+const MAX_OPPORTUNITIES: usize = 50_000_000;
+
+/// The formats of trace files.
+#[derive(Clone, Copy, PartialEq)]
+enum Format {
+    Mahimahi,
+    Csv,
+}
+
+/// The trace of a direction, if it has one.
+pub(crate) fn decode_trace(reader: &mut Reader, files: &Files) -> Option<Arc<RateTrace>> {
+    let format = reader.choice("trace_format", &[("mahimahi", Format::Mahimahi), ("csv", Format::Csv)]);
+    let period = reader.positive_time("trace_period");
+    let node = reader.node("trace");
+    check_companions(reader, node);
+    let node = node?;
+    let trace = match &node.value {
+        Value::Text(path) => from_file(path, format, files)
+            .map_err(|e| reader.problems().add(node.span, format!("trace: cannot use \"{path}\": {e}")))
+            .ok(),
+        Value::List(items) => steps(items, period, node, reader),
+        Value::Table(_) => opportunities(node, reader.problems()),
+        _ => {
+            let message = format!("\"trace\" is a file's name or a list of steps, not {}", node.kind());
+            reader.problems().add_help(node.span, message, STEPS_EXAMPLE);
+            None
+        }
+    }?;
+    if trace.mean() == BitRate(0) {
+        reader.note("trace", "the trace lets nothing through", "give it a rate above zero somewhere");
+        return None;
+    }
+    Some(Arc::new(trace))
+}
+
+fn check_companions(reader: &mut Reader, trace: Option<&Node>) {
+    for (key, wanted, fine) in [
+        ("trace_format", "a trace file", trace.is_some_and(|n| n.text().is_some())),
+        ("trace_period", "a trace of steps", trace.is_some_and(|n| n.list().is_some())),
+    ] {
+        if reader.node(key).is_some() && !fine {
+            reader.note(key, format!("\"{key}\" goes with {wanted}"), "remove it");
+        }
+    }
+}
+
+/// A file with a comma in a line is csv unless its format is named.
+fn from_file(path: &str, format: Option<Format>, files: &Files) -> Result<RateTrace, String> {
+    let text = files.text(path)?;
+    let by_content = || {
+        let comma = text.lines().any(|line| !line.trim_start().starts_with('#') && line.contains(','));
+        if comma { Format::Csv } else { Format::Mahimahi }
+    };
+    match format.unwrap_or_else(by_content) {
+        Format::Csv => trace_stub::csv(&text).map_err(|e| e.to_string()),
+        Format::Mahimahi => trace_stub::mahimahi(&text).map_err(|e| e.to_string()),
+    }
+}
+
+fn steps(items: &[Node], period: Option<Time>, whole: &Node, reader: &mut Reader) -> Option<RateTrace> {
+    let mut steps: Vec<(Time, BitRate)> = Vec::new();
+    for item in items {
+        let (time, rate) = step(item, reader.problems())?;
+        let wrong = match steps.last() {
+            None if time != Time(0) => Some("the first step of a trace is at 0"),
+            Some((before, _)) if *before >= time => Some("the steps of a trace come one after the other"),
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            reader.problems().add_help(item.span, wrong, STEPS_EXAMPLE);
+            return None;
+        }
+        steps.push((time, rate));
+    }
+    let Some((last, _)) = steps.last() else {
+        reader.problems().add_help(whole.span, "a trace has at least one step", STEPS_EXAMPLE);
+        return None;
+    };
+    let Some(end) = period else {
+        if reader.node("trace_period").is_none() {
+            let help = "say when it begins anew: trace_period = \"10s\"";
+            reader.problems().add_help(whole.span, "a trace of steps needs \"trace_period\"", help);
+        }
+        return None;
+    };
+    if end <= *last {
+        reader.note(
+            "trace_period",
+            format!("the trace begins anew at {end}, before its last step"),
+            format!("write more than {last}"),
+        );
+        return None;
+    }
+    Some(RateTrace::Steps { steps, end })
+}
+
+/// `["5s", "2mbit"]`; 0 needs no unit, and a rate may be 0.
+fn step(node: &Node, problems: &mut Problems) -> Option<(Time, BitRate)> {
+    let [time, rate] = node.items() else {
+        problems.add_help(node.span, "a step of a trace is a time and a rate", STEPS_EXAMPLE);
+        return None;
+    };
+    let time = match &time.value {
+        Value::Integer(0) => Time(0),
+        _ => quantity::<Time>(time, "time", problems)?,
+    };
+    let rate = quantity::<BitRate>(rate, "rate", problems)?;
+    if time > MAX_TIME || rate > MAX_RATE {
+        let help = format!("write at most 30 days and {MAX_RATE}");
+        problems.add_help(node.span, "this step is too long or too fast", help);
+        return None;
+    }
+    Some((time, rate))
+}
+
+fn quantity<T: std::str::FromStr<Err = units::ParseError>>(
+    node: &Node,
+    what: &str,
+    problems: &mut Problems,
+) -> Option<T> {
+    match node.text() {
+        Some(text) => text.parse().map_err(|e| problems.add(node.span, format!("{what}: {e}"))).ok(),
+        None => {
+            let message = format!("the {what} of a step is a string, not {}", node.kind());
+            problems.add_help(node.span, message, STEPS_EXAMPLE);
+            None
+        }
+    }
+}
+
+/// `{ mahimahi = [1, 2, 2, 5] }`.
+fn opportunities(node: &Node, problems: &mut Problems) -> Option<RateTrace> {
+    let mut reader = Reader::new(node, &INLINE, problems)?;
+    let list = reader.required("mahimahi", "[1, 2, 5]")?;
+    let mut at: Vec<u64> = Vec::new();
+    for item in list.items() {
+        let number = match item.value {
+            Value::Integer(ms) => u64::try_from(ms).ok().filter(|ms| *ms <= MAX_TIME.0 / 1_000_000),
+            _ => None,
+        };
+        match number {
+            Some(ms) if at.last().is_none_or(|last| *last <= ms) => at.push(ms),
+            _ => {
+                let help = "write whole milliseconds, none before the one in front of it";
+                reader.problems().add_help(item.span, "this is no instant of a mahimahi trace", help);
+                return None;
+            }
+        }
+    }
+    if at.last().is_none_or(|last| *last == 0) || at.len() > MAX_OPPORTUNITIES {
+        let help = "write for example trace = { mahimahi = [1, 2, 5] }";
+        reader.problems().add_help(
+            list.span,
+            "a mahimahi trace is a list of milliseconds that ends after 0",
+            help,
+        );
+        return None;
+    }
+    Some(RateTrace::Opportunities(at))
+}

@@ -1,0 +1,126 @@
+//! JSON values that know where they stand, so that an error can say `hosts[2].opts.hostname`.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// Why a file cannot be imported, and the place in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct ImportError {
+    /// As in `hosts[2].opts.hostname`; empty where it is the file as a whole.
+    pub place: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place.as_str() {
+            "" => write!(f, "{}", self.message),
+            place => write!(f, "{place}: {}", self.message),
+        }
+    }
+}
+
+/// Parses JSON; the error says line and column.
+pub fn parse(text: &str) -> Result<Value, ImportError> {
+    serde_json::from_str(text.trim_start_matches('\u{feff}'))
+        .map_err(|e| ImportError { place: String::new(), message: format!("this is not JSON: {e}") })
+}
+
+/// A value and its place.
+#[derive(Debug, Clone)]
+pub struct At<'a> {
+    value: &'a Value,
+    place: String,
+}
+
+impl<'a> At<'a> {
+    /// The whole document.
+    pub fn root(value: &'a Value) -> Self {
+        At { value, place: String::new() }
+    }
+
+    /// An error at this place.
+    pub fn wrong(&self, message: impl Into<String>) -> ImportError {
+        ImportError { place: self.place.clone(), message: message.into() }
+    }
+
+    /// The object that this must be.
+    pub fn object(&self) -> Result<&'a Map<String, Value>, ImportError> {
+        self.value
+            .as_object()
+            .ok_or_else(|| self.wrong(format!("an object is expected, not {}", self.kind())))
+    }
+
+    /// The list that this must be.
+    pub fn list(&self) -> Result<Vec<At<'a>>, ImportError> {
+        let items = self.value.as_array();
+        let items = items.ok_or_else(|| self.wrong(format!("a list is expected, not {}", self.kind())))?;
+        let at = |(i, value)| At { value, place: format!("{}[{i}]", self.place) };
+        Ok(items.iter().enumerate().map(at).collect())
+    }
+
+    /// True where this is an object.
+    pub fn is_object(&self) -> bool {
+        self.value.is_object()
+    }
+
+    /// A key of the object that this must be; null counts as missing.
+    pub fn field(&self, key: &str) -> Result<Option<At<'a>>, ImportError> {
+        let value = self.object()?.get(key).filter(|v| !v.is_null());
+        let dot = if self.place.is_empty() { "" } else { "." };
+        Ok(value.map(|value| At { value, place: format!("{}{dot}{key}", self.place) }))
+    }
+
+    /// A key that must be there.
+    pub fn required(&self, key: &str) -> Result<At<'a>, ImportError> {
+        self.field(key)?.ok_or_else(|| self.wrong(format!("\"{key}\" is missing")))
+    }
+
+    /// The string that this must be.
+    pub fn text(&self) -> Result<&'a str, ImportError> {
+        self.value.as_str().ok_or_else(|| self.wrong(format!("a string is expected, not {}", self.kind())))
+    }
+
+    /// A string or a number, as text without spaces around it.
+    pub fn scalar(&self) -> Result<String, ImportError> {
+        match self.value {
+            Value::String(text) => Ok(text.trim().to_owned()),
+            Value::Number(number) => Ok(number.to_string()),
+            _ => Err(self.wrong(format!("a string or a number is expected, not {}", self.kind()))),
+        }
+    }
+
+    /// A number, or a string that is one; `None` for an empty string.
+    pub fn number(&self) -> Result<Option<f64>, ImportError> {
+        let text = self.scalar()?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let number = text.parse().ok().filter(|n: &f64| n.is_finite());
+        number.map(Some).ok_or_else(|| self.wrong(format!("{text:?} is no number")))
+    }
+
+    /// A string that is there and not empty.
+    pub fn some_text(&self, key: &str) -> Result<Option<String>, ImportError> {
+        let Some(at) = self.field(key)? else { return Ok(None) };
+        Ok(Some(at.text()?.trim().to_owned()).filter(|text| !text.is_empty()))
+    }
+
+    /// A number that is there and not an empty string.
+    pub fn some_number(&self, key: &str) -> Result<Option<f64>, ImportError> {
+        self.field(key)?.map_or(Ok(None), |at| at.number())
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.value {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "an object",
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Links of a MiniEdit file.
+
+use super::{
+    json::{At, ImportError},
+    nodes::MnNode,
+};
+
+/// Above this Mininet refuses a bandwidth (`TCIntf.bwParamMax`).
+const MININET_BW_MAX: f64 = 1000.0;
+/// What a scenario takes as a rate, in Mbit/s.
+const BW_MAX: f64 = 1e6;
+/// Longest delay of a link that makes sense, an hour, in microseconds.
+const DELAY_MAX_US: f64 = 3.6e9;
+
+/// A link; what is `None` has no limit.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MnLink {
+    pub name: Option<String>,
+    /// The new names of its ends.
+    pub ends: [String; 2],
+    pub rate_bps: Option<u64>,
+    pub delay_ns: Option<u64>,
+    pub jitter_ns: Option<u64>,
+    pub loss_percent: Option<f64>,
+    pub queue_packets: Option<u64>,
+}
+
+/// The links, whose ends are of `nodes`.
+pub fn read_links(root: &At, nodes: &[MnNode], notes: &mut Vec<String>) -> Result<Vec<MnLink>, ImportError> {
+    let mut links: Vec<MnLink> = Vec::new();
+    for at in root.required("links")?.list()? {
+        let ends = [end(&at, "src", nodes)?, end(&at, "dest", nodes)?];
+        if ends[0] == ends[1] {
+            return Err(at.wrong(format!("the link joins {} with itself", ends[0])));
+        }
+        let mut link = MnLink { ends, ..MnLink::default() };
+        let same = links.iter().filter(|l| l.ends == link.ends).count();
+        if same > 0 {
+            link.name = Some(format!("{}-{}-{}", link.ends[0], link.ends[1], same + 1));
+        }
+        if let Some(opts) = at.field("opts")? {
+            read_options(&opts, &mut link, notes)?;
+        }
+        links.push(link);
+    }
+    Ok(links)
+}
+
+fn end(at: &At, key: &str, nodes: &[MnNode]) -> Result<String, ImportError> {
+    let end = at.required(key)?;
+    let old_name = end.text()?;
+    let node = nodes.iter().find(|n| n.old_name == old_name);
+    let node = node.ok_or_else(|| end.wrong(format!("no host or switch is called \"{old_name}\"")))?;
+    Ok(node.name.clone())
+}
+
+fn read_options(opts: &At, link: &mut MnLink, notes: &mut Vec<String>) -> Result<(), ImportError> {
+    let name = link.name.clone().unwrap_or_else(|| link.ends.join("-"));
+    if let Some(bw) = opts.some_number("bw")? {
+        if bw > BW_MAX || bw < 0.0 {
+            return Err(opts.wrong(format!("a bandwidth of {bw} Mbit/s is none from 0 to {BW_MAX}")));
+        }
+        let rate = libm::round(bw * 1e6) as u64;
+        link.rate_bps = Some(rate).filter(|rate| *rate > 0);
+        let told = "bandwidths above 1000 Mbit/s are honoured here; Mininet ignores them";
+        if bw > MININET_BW_MAX && !notes.iter().any(|n| n == told) {
+            notes.push(told.to_owned());
+        }
+    }
+    link.delay_ns = time(opts, "delay")?;
+    link.jitter_ns = time(opts, "jitter")?;
+    if link.jitter_ns.is_some() && link.delay_ns.is_none() {
+        link.jitter_ns = None;
+        notes.push(format!("{name}: jitter without a delay is left out, as Mininet ignores it"));
+    }
+    if let Some(loss) = opts.some_number("loss")? {
+        if !(0.0..=100.0).contains(&loss) {
+            return Err(opts.wrong(format!("a loss of {loss} % is none from 0 to 100")));
+        }
+        link.loss_percent = Some(loss).filter(|loss| *loss > 0.0);
+    }
+    if let Some(queue) = opts.some_number("max_queue_size")? {
+        if !(0.0..=1e9).contains(&queue) {
+            return Err(opts.wrong(format!("a queue of {queue} packets is none up to 1000000000")));
+        }
+        link.queue_packets = Some(queue as u64).filter(|packets| *packets > 0);
+        if link.queue_packets.is_some() && link.rate_bps.is_none() {
+            link.queue_packets = None;
+            notes.push(format!("{name}: a queue without a bandwidth is left out, it would never fill"));
+        }
+    }
+    if opts.some_number("speedup")?.is_some_and(|speedup| speedup > 0.0) {
+        notes.push(format!("{name}: speedup is left out"));
+    }
+    Ok(())
+}
+
+/// A time as tc takes it: `5ms`, or microseconds where it is a bare number. Zero is none.
+fn time(opts: &At, key: &str) -> Result<Option<u64>, ImportError> {
+    let Some(at) = opts.field(key)? else { return Ok(None) };
+    let text = at.scalar()?;
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let us_per_unit = match unit.to_ascii_lowercase().as_str() {
+        "" | "us" | "usec" | "usecs" => 1.0,
+        "ms" | "msec" | "msecs" => 1e3,
+        "s" | "sec" | "secs" => 1e6,
+        "ns" | "nsec" | "nsecs" => 1e-3,
+        _ => return Err(at.wrong(format!("{text:?} is no time; write for example \"5ms\""))),
+    };
+    let us = number.trim().parse::<f64>().map(|n| n * us_per_unit);
+    let us = us.ok().filter(|us| (0.0..=DELAY_MAX_US).contains(us));
+    let us = us.ok_or_else(|| at.wrong(format!("{text:?} is no time up to an hour, such as \"5ms\"")))?;
+    Ok(Some(libm::round(us * 1e3) as u64).filter(|ns| *ns > 0))
+}

@@ -3,11 +3,13 @@
 use clap::Subcommand;
 use lab::Journal;
 
-use crate::{exit::Exit, output};
+use crate::{exit::Exit, lab_check, output};
 
 /// What to do about labs.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
+    /// Tell what this machine can do as a lab, and what to do where it cannot
+    Check,
     /// Remove what killed runs left, and nothing of live ones
     Clean,
 }
@@ -15,6 +17,7 @@ pub enum LabCommand {
 /// Runs the command.
 pub fn run(command: &LabCommand, json: bool) -> anyhow::Result<()> {
     match command {
+        LabCommand::Check => lab_check::run(json),
         LabCommand::Clean => clean(json),
     }
 }

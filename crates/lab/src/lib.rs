@@ -10,8 +10,11 @@
 pub mod baseline;
 mod buffers;
 mod capture;
+mod check;
+mod child;
 mod driver;
 mod error;
+mod facts;
 mod flow;
 mod frame;
 mod host;
@@ -31,6 +34,7 @@ mod sampler;
 mod sys;
 mod taps;
 
+pub use check::{Check, CheckItem, CheckState, check};
 pub use error::Error;
 pub use journal::{Cleaned, Entry, Journal};
 pub use machine::{Privilege, acquire, host_info};

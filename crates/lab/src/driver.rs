@@ -209,7 +209,7 @@ impl Sink<Frame> for Hands<'_> {
         self.buffers.recycle(frame);
     }
 
-    fn passed(&mut self, pipe: PipeId, train: Train, frame: &Frame) {
+    fn pass(&mut self, pipe: PipeId, train: Train, frame: &Frame) {
         self.capture(Target::Pipe(pipe), Way::Past, train, frame);
     }
 }

@@ -17,6 +17,8 @@ mod error;
 mod facts;
 mod flow;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod journal;
 mod machine;

@@ -39,7 +39,7 @@ pub trait Sink<P> {
     /// A packet, or part of one, was dropped on entering `pipe`.
     fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: P);
     /// A packet comes out of `pipe`, its first and last segment at `train`. For whoever watches; nothing is lost by not doing so.
-    fn passed(&mut self, _pipe: PipeId, _train: Train, _packet: &P) {}
+    fn pass(&mut self, _pipe: PipeId, _train: Train, _packet: &P) {}
 }
 
 /// A pipe's ends.
@@ -192,7 +192,7 @@ impl<P: Packet> Network<P> {
 
     /// A packet comes out of a pipe.
     fn leave(&mut self, pipe: usize, delivery: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
-        sink.passed(PipeId::from_index(pipe), delivery, &routed.packet);
+        sink.pass(PipeId::from_index(pipe), delivery, &routed.packet);
         let node = self.hops[pipe].to;
         if let Node::Host(host) = node {
             sink.deliver(host, delivery.last, routed.packet);

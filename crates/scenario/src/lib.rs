@@ -35,6 +35,8 @@ mod decode_links;
 mod decode_scenario;
 mod error;
 mod file;
+#[doc(hidden)]
+pub mod fuzzing;
 mod layer;
 mod metric;
 mod name;

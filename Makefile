@@ -4,7 +4,7 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: demo test bench lint build setup install docs-pictures clean
+.PHONY: demo test bench lint fuzz build setup install docs-pictures clean
 
 demo: build
 	@mkdir -p $(DEMO)
@@ -26,6 +26,10 @@ lint: setup
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	scripts/check-pure.sh
+
+# Fuzzes every decoder for a minute each.
+fuzz: setup
+	@scripts/fuzz.sh
 
 # The network in virtual time, then the lab against a plain veth pair and against the payload limit.
 bench: setup

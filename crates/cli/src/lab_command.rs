@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use lab::Journal;
 
-use crate::{exit::Exit, output, shell, standing};
+use crate::{exit::Exit, lab_check, output, shell, standing};
 
 /// What to do about labs.
 #[derive(Debug, Subcommand)]
@@ -18,6 +18,8 @@ pub enum LabCommand {
     Status(standing::StatusArgs),
     /// Take a lab down, with all programs on its hosts
     Down(standing::DownArgs),
+    /// Tell what this machine can do as a lab, and what to do where it cannot
+    Check,
     /// Remove what killed runs left, and nothing of live ones
     Clean,
     /// The process behind `up`
@@ -33,6 +35,7 @@ pub fn run(command: &LabCommand, json: bool) -> anyhow::Result<()> {
         LabCommand::Shell(args) => shell::run(args),
         LabCommand::Status(args) => standing::status(args, json),
         LabCommand::Down(args) => standing::down(args, json),
+        LabCommand::Check => lab_check::run(json),
         LabCommand::Clean => clean(json),
         LabCommand::Keep(args) => standing::keep(args),
     }

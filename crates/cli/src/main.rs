@@ -6,6 +6,7 @@ mod engine;
 mod exit;
 mod flow_context;
 mod interrupt;
+mod lab_check;
 mod lab_command;
 mod lab_engine;
 mod model_engine;

@@ -2,8 +2,8 @@
 //!
 //! The emulator's thread makes the blocks of a file ([`crate::pcapng`]) and hands them to a thread that writes; it
 //! never waits for the disk. What does not fit into the bytes that may wait is counted as missed, in the file
-//! (epb_dropcount) and in the capture's end. Only whole blocks are handed over, so the file of a killed run can be
-//! read as well.
+//! (epb_dropcount) and in the capture's end. Only whole blocks are handed to the kernel. Where the process is killed
+//! in the middle of such a write, the file ends inside a block: readers say so and show all packets before it.
 //!
 //! Stamps are of the run's own clock, set once to UTC: steps of the machine's clock do not show. A host's packets
 //! are stamped when the emulator read them and when they were due at the host; a link's when they come out of it.

@@ -11,8 +11,11 @@
 pub mod baseline;
 mod buffers;
 mod capture;
+mod check;
+mod child;
 mod driver;
 mod error;
+mod facts;
 #[doc(hidden)]
 pub mod flood;
 mod flow;
@@ -20,6 +23,8 @@ mod frame;
 #[cfg(test)]
 mod frame_at_router;
 mod frame_layers;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod journal;
 mod machine;
@@ -38,6 +43,7 @@ pub mod standing;
 mod sys;
 mod taps;
 
+pub use check::{Check, CheckItem, CheckState, check};
 pub use error::Error;
 pub use journal::{Cleaned, Entry, Journal, Standing};
 pub use machine::{Privilege, acquire, host_info};

@@ -46,6 +46,8 @@ mod domain;
 mod error;
 mod file;
 mod fill;
+#[doc(hidden)]
+pub mod fuzzing;
 mod import;
 mod layer;
 mod metric;

@@ -1,0 +1,22 @@
+//! `longfat lab check` on whatever machine this is: the document is whole, and the exit code agrees with it.
+
+mod common;
+
+use common::Place;
+
+#[test]
+fn the_document_and_the_exit_code_agree() {
+    let ran = Place::new("").run(&["lab", "check", "--json"]);
+    let json = ran.parsed();
+    assert_eq!(json["schema"], "longfat.check/1");
+    assert_eq!(ran.code == 0, json["can_run"] == true, "{ran:?}");
+    assert!(ran.code == 0 || ran.code == 4, "{ran:?}");
+    let items = json["items"].as_array().unwrap();
+    assert!(items.iter().any(|i| i["name"] == "namespaces"));
+    for item in items {
+        let state = item["state"].as_str().unwrap();
+        assert!(["ok", "limited", "missing"].contains(&state), "{item}");
+        assert_eq!(state == "ok", item["remedy"].is_null(), "what is not ok has a remedy: {item}");
+        assert!(!item["found"].as_str().unwrap().is_empty(), "{item}");
+    }
+}

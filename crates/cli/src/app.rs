@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use crate::{bdp, exit, lab_command, records, run};
+use crate::{bdp, exit, lab_command, records, run, scenario_command};
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
 ///
@@ -29,7 +29,10 @@ enum Command {
     Bdp(bdp::BdpArgs),
     /// Run a scenario: progress, verdict table, published figures
     Run(run::RunArgs),
-    /// Look after the labs of this machine
+    /// Import topologies of other programs
+    #[command(subcommand)]
+    Scenario(scenario_command::ScenarioCommand),
+    /// Networks that stay up, and what this machine can do
     #[command(subcommand)]
     Lab(lab_command::LabCommand),
     /// List the runs on record
@@ -57,6 +60,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Bdp(args) => bdp::run(args, cli.json),
         Command::Run(args) => run::run(args, &cli.runs, cli.json),
+        Command::Scenario(command) => scenario_command::run(command, cli.json),
         Command::Lab(command) => lab_command::run(command, cli.json),
         Command::Ls(args) => records::ls(args, &cli.runs, cli.json),
         Command::Show(args) => records::show(args, &cli.runs, cli.json),

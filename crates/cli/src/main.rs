@@ -16,6 +16,7 @@ mod progress;
 mod published;
 mod records;
 mod run;
+mod scenario_command;
 mod shell;
 mod standing;
 mod tc_shim;

@@ -1,17 +1,45 @@
-//! Scenario files as the command line names them.
+//! Scenario files as the command line names them: TOML, or a MiniEdit topology (.mn).
 
 use std::{fs, path::Path};
 
-use scenario::ScenarioFile;
+use scenario::{Imported, ScenarioFile, import_mn};
 
-use crate::exit::Exit;
+use crate::{exit::Exit, output};
 
-/// Reads and checks a scenario file.
+/// Reads and checks a scenario file. What a MiniEdit topology has that means nothing here is told once.
 pub fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
+    let name = path.display().to_string();
+    let text = read_text(path)?;
+    if is_mn(path) {
+        let imported = import(path, &text)?;
+        imported.notes.iter().for_each(|note| output::note(&format!("{name}: {note}")));
+        return Ok(ScenarioFile::parse(&name, &imported.toml).map_err(Exit::Scenario)?);
+    }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let load = |file: &str| fs::read_to_string(folder.join(file)).map_err(|e| e.to_string());
+    Ok(ScenarioFile::parse_with(&name, &text, &load).map_err(Exit::Scenario)?)
+}
+
+/// Reads a MiniEdit topology as a scenario file.
+pub fn read_mn(path: &Path) -> anyhow::Result<Imported> {
+    import(path, &read_text(path)?)
+}
+
+fn import(path: &Path, text: &str) -> anyhow::Result<Imported> {
+    let stem = path.file_stem().map_or("topology".into(), |s| s.to_string_lossy());
+    Ok(import_mn(text, &stem).map_err(|e| Exit::BadInput(format!("{}: {e}", path.display())))?)
+}
+
+fn is_mn(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("mn"))
+}
+
+fn read_text(path: &Path) -> anyhow::Result<String> {
     let bytes = fs::read(path).map_err(|e| Exit::BadInput(format!("cannot read {}: {e}", path.display())))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|e| Exit::BadInput(format!("{} is not TOML: it is not UTF-8 text ({e})", path.display())))?;
-    Ok(ScenarioFile::parse(&path.display().to_string(), &text).map_err(Exit::Scenario)?)
+    let kind = if is_mn(path) { "a MiniEdit topology" } else { "TOML" };
+    Ok(String::from_utf8(bytes).map_err(|e| {
+        Exit::BadInput(format!("{} is not {kind}: it is not UTF-8 text ({e})", path.display()))
+    })?)
 }
 
 /// `KEY=VALUE` of a `--set` option.

@@ -246,7 +246,7 @@ impl EthernetPacket for Frame {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+    use etherparse::{NetHeaders, NetSlice, PacketBuilder, PacketHeaders, SlicedPacket, TransportSlice};
     use net::ip::checksum::{fold, pseudo_header_sum, sum_words};
     use proptest::prelude::*;
 
@@ -417,6 +417,41 @@ pub(crate) mod tests {
             prop_assert_eq!((flipped, frame.frame().len()), (1, wire.len()));
             prop_assert_eq!(&frame.frame()[..ETHERNET_HEADER], &wire[..ETHERNET_HEADER]);
             prop_assert_eq!(&frame.bytes()[..VNET_HEADER], &[0; VNET_HEADER]);
+        }
+    }
+
+    /// The other super-frames that there are: UDP, and both over IPv6.
+    #[test]
+    fn all_kinds_of_super_frames_become_segments_in_order() {
+        let payload: Vec<u8> = (0..2500u32).map(|i| i as u8).collect();
+        for (kind, ipv6) in [(GSO_UDP_L4, false), (GSO_UDP_L4, true), (GSO_TCPV6, true)] {
+            let ethernet = PacketBuilder::ethernet2(mac(0), mac(1));
+            let ip = match ipv6 {
+                true => ethernet.ipv6([0xfd; 16], [0xfc; 16], 64),
+                false => ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64),
+            };
+            let mut bytes = vec![VNET_NEEDS_CSUM, kind, 0, 0, 0xe8, 3, 0, 0, 0, 0];
+            match kind {
+                GSO_UDP_L4 => ip.udp(1, 2).write(&mut bytes, &payload).unwrap(),
+                _ => ip.tcp(1, 2, 7, 1000).write(&mut bytes, &payload).unwrap(),
+            }
+            let len = bytes.len();
+            let frame = Frame::new(bytes, len).ok().unwrap();
+            let mut carried = Vec::new();
+            for single in frame.wire_segments() {
+                let parsed = PacketHeaders::from_ethernet_slice(&single).unwrap();
+                let mut sums = parsed.clone();
+                let transport = sums.transport.as_mut().unwrap();
+                let bytes = parsed.payload.slice();
+                match parsed.net.as_ref().unwrap() {
+                    NetHeaders::Ipv4(header, _) => transport.update_checksum_ipv4(header, bytes).unwrap(),
+                    NetHeaders::Ipv6(header, _) => transport.update_checksum_ipv6(header, bytes).unwrap(),
+                    NetHeaders::Arp(_) => panic!("ARP is no IP"),
+                }
+                assert_eq!(sums.transport, parsed.transport, "checksum as an independent writer has it");
+                carried.extend(bytes.to_vec());
+            }
+            assert_eq!((frame.segments(), &carried), (3, &payload), "kind {kind}");
         }
     }
 

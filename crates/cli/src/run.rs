@@ -101,6 +101,7 @@ struct Made {
 /// Runs the scenario.
 pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let file = read_scenario(&args.file)?;
+    file.check_runnable().map_err(Exit::Scenario)?;
     let jobs = jobs(args, &file)?;
     let asked = Asked { file: &file, host: lab::host_info(), changed: !args.sets.is_empty() };
     let stop = interrupt::flag()?;

@@ -245,7 +245,9 @@ impl Hands<'_> {
     /// Shows a frame to the captures that want it.
     fn capture(&self, target: Target, way: Way, train: Train, frame: &Frame) {
         if self.captures.wants(target) {
-            self.captures.take(target, way, train, 1, |each| each(frame.ethernet()));
+            self.captures.take(target, way, train, frame.segments(), |each| {
+                frame.wire_segments().for_each(|segment| each(&segment));
+            });
         }
     }
 }

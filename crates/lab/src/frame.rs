@@ -90,11 +90,6 @@ impl Frame {
         })
     }
 
-    /// The frame without its virtio-net header, as the kernel gave it: a super-frame is whole, checksums may be unfinished.
-    pub(crate) fn ethernet(&self) -> &[u8] {
-        self.frame()
-    }
-
     fn find_segments(&mut self) {
         let kind = self.buffer[1] & !GSO_ECN;
         let segment = usize::from(u16::from_ne_bytes([self.buffer[4], self.buffer[5]]));

@@ -34,6 +34,8 @@ use crate::{
 /// Waits shorter than this are spent polling: a sleep would end too late (timers of a virtual machine
 /// were 20 to 45 us late).
 const SPIN: u64 = 40_000;
+/// So long after the last frame came in the thread goes on polling.
+const LINGER: u64 = 100_000;
 /// Longest sleep, so that a stop is seen soon.
 const LONGEST_SLEEP: u64 = 20_000_000;
 /// At real-time priority one part in so many of the time is for others.
@@ -136,7 +138,7 @@ impl Driver<'_> {
         let mut budget = Budget::new(hands.now(), sys::thread_time(), self.may_spin, not_real_time.is_none());
         let mut stalls = Stalls::default();
         let mut gates = Gates::new(self.ports);
-        let mut next_row = Time(0);
+        let (mut next_row, mut active) = (Time(0), Time(0));
         while !shared.stop.load(Ordering::Relaxed) {
             let now = hands.now();
             self.network.run_until(now, &mut hands);
@@ -152,7 +154,9 @@ impl Driver<'_> {
             let due = self.network.next_wake().map_or(next_row, |wake| wake.min(next_row));
             let before = hands.now();
             let due = due.min(gates.open_due(before, &mut poll));
-            let wait = budget.wait(before, due);
+            // Where packets come one by one, as on short round trips, the next is near: a sleep would end too late for it.
+            let latest = if before.0 < active.0 + LINGER { before } else { due };
+            let wait = budget.wait(before, due, latest);
             match wait {
                 Wait::Poll(span) => poll.wait(Duration::from_nanos(span))?,
                 Wait::Nap => {
@@ -163,7 +167,10 @@ impl Driver<'_> {
             let after = hands.now();
             let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut hands)?;
             let now = hands.now();
-            if wait == Wait::Poll(0) && !read && due > after {
+            if read {
+                active = now;
+            }
+            if wait == Wait::Poll(0) && !read && self.network.next_wake().is_none_or(|wake| wake > after) {
                 shared.spun.fetch_add(now.0 - before.0, Ordering::Relaxed);
             }
             stalls.turn(before, after, now, wait);
@@ -363,14 +370,14 @@ impl Budget {
         Budget { may_spin, real_time, metered: now.0, used: used.0, begin: now.0, rested: 0 }
     }
 
-    /// How to wait now, with something due at `due`.
-    fn wait(&self, now: Time, due: Time) -> Wait {
+    /// How to wait now, with something due at `due`, and input expected from `latest` on at the latest.
+    fn wait(&self, now: Time, due: Time, latest: Time) -> Wait {
         let wait = due.0.saturating_sub(now.0).min(LONGEST_SLEEP);
         let owed = ((now.0 - self.begin) / REST_SHARE).saturating_sub(self.rested);
         let nap = owed >= FORCED_DEBT || (owed >= NAP_DEBT && wait > 0);
         match (self.real_time && nap, self.may_spin) {
             (true, _) => Wait::Nap,
-            (false, true) => Wait::Poll(wait.saturating_sub(SPIN)),
+            (false, true) => Wait::Poll(wait.min(latest.0.saturating_sub(now.0)).saturating_sub(SPIN)),
             (false, false) => Wait::Poll(wait),
         }
     }
@@ -399,27 +406,28 @@ mod tests {
     #[test]
     fn sleeps_until_just_before_the_departure_then_polls() {
         let budget = Budget::new(ZERO, ZERO, true, true);
-        assert_eq!(budget.wait(ZERO, Time(1_000_000)), Wait::Poll(960_000));
-        assert_eq!(budget.wait(ZERO, Time(30_000)), Wait::Poll(0));
-        assert_eq!(budget.wait(ZERO, Time(u64::MAX)), Wait::Poll(LONGEST_SLEEP - SPIN));
+        assert_eq!(budget.wait(ZERO, Time(1_000_000), Time(1_000_000)), Wait::Poll(960_000));
+        assert_eq!(budget.wait(ZERO, Time(30_000), Time(30_000)), Wait::Poll(0));
+        assert_eq!(budget.wait(ZERO, Time(u64::MAX), Time(u64::MAX)), Wait::Poll(LONGEST_SLEEP - SPIN));
+        assert_eq!(budget.wait(ZERO, Time(1_000_000), ZERO), Wait::Poll(0), "input is near");
         let shy = Budget::new(ZERO, ZERO, false, true);
-        assert_eq!(shy.wait(ZERO, Time(30_000)), Wait::Poll(30_000));
+        assert_eq!(shy.wait(ZERO, Time(30_000), Time(30_000)), Wait::Poll(30_000));
         // Whoever may not poll must rest all the same when there is always something to do.
-        assert_eq!(shy.wait(Time(1_000_000), ZERO), Wait::Nap);
+        assert_eq!(shy.wait(Time(1_000_000), ZERO, ZERO), Wait::Nap);
     }
 
     #[test]
     fn rest_is_taken_when_it_does_least_harm() {
         let mut budget = Budget::new(ZERO, ZERO, true, true);
         // 25 us are owed after 250 us: a nap if nothing is due right now, by force only at 100 us.
-        assert_eq!(budget.wait(Time(249_000), Time(260_000)), Wait::Poll(0));
-        assert_eq!(budget.wait(Time(250_000), Time(260_000)), Wait::Nap);
-        assert_eq!(budget.wait(Time(250_000), Time(250_000)), Wait::Poll(0));
-        assert_eq!(budget.wait(Time(1_000_000), ZERO), Wait::Nap);
+        assert_eq!(budget.wait(Time(249_000), Time(260_000), Time(260_000)), Wait::Poll(0));
+        assert_eq!(budget.wait(Time(250_000), Time(260_000), Time(260_000)), Wait::Nap);
+        assert_eq!(budget.wait(Time(250_000), Time(250_000), Time(250_000)), Wait::Poll(0));
+        assert_eq!(budget.wait(Time(1_000_000), ZERO, ZERO), Wait::Nap);
         budget.meter(Time(1_030_000), Time(1_000_000));
-        assert_eq!(budget.wait(Time(1_030_000), ZERO), Wait::Poll(0));
+        assert_eq!(budget.wait(Time(1_030_000), ZERO, ZERO), Wait::Poll(0));
         budget.real_time = false;
-        let wait = budget.wait(Time(9_000_000), ZERO);
+        let wait = budget.wait(Time(9_000_000), ZERO, ZERO);
         assert_eq!(wait, Wait::Poll(0), "at ordinary priority others get theirs anyway");
     }
 
@@ -437,6 +445,6 @@ mod tests {
     fn long_rest_is_not_saved_up() {
         let mut budget = Budget::new(ZERO, ZERO, true, true);
         budget.meter(Time(20_000_000), Time(1_000_000));
-        assert_eq!(budget.wait(Time(20_250_000), Time(20_260_000)), Wait::Nap);
+        assert_eq!(budget.wait(Time(20_250_000), Time(20_260_000), Time(20_260_000)), Wait::Nap);
     }
 }

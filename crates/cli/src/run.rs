@@ -104,7 +104,6 @@ struct Made {
 /// Runs the scenario.
 pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let file = read_scenario(&args.file)?;
-    file.check_runnable().map_err(Exit::Scenario)?;
     let jobs = jobs(args, &file)?;
     let asked = Asked { file: &file, host: lab::host_info(), changed: !args.sets.is_empty() };
     let stop = interrupt::flag()?;
@@ -189,19 +188,7 @@ fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
     let bytes = fs::read(path).map_err(|e| Exit::BadInput(format!("cannot read {}: {e}", path.display())))?;
     let text = String::from_utf8(bytes)
         .map_err(|e| Exit::BadInput(format!("{} is not TOML: it is not UTF-8 text ({e})", path.display())))?;
-    let load = |name: &str| read_beside(path, name);
-    Ok(ScenarioFile::parse_with(&path.display().to_string(), &text, &load).map_err(Exit::Scenario)?)
-}
-
-/// The text of a file that the scenario at `scenario` names.
-fn read_beside(scenario: &Path, name: &str) -> Result<String, String> {
-    let path = scenario.with_file_name(name);
-    // A pipe or device would keep us waiting for ever.
-    match fs::metadata(&path) {
-        Ok(file) if file.is_file() => fs::read_to_string(&path).map_err(|e| e.to_string()),
-        Ok(_) => Err("it is no regular file".into()),
-        Err(error) => Err(error.to_string()),
-    }
+    Ok(ScenarioFile::parse(&path.display().to_string(), &text).map_err(Exit::Scenario)?)
 }
 
 /// All runs asked for. The model comes first: it is to be told nothing of what the others measure.
@@ -218,8 +205,7 @@ fn jobs<'a>(args: &'a RunArgs, file: &'a ScenarioFile) -> anyhow::Result<Vec<Job
     }
     let mut jobs = Vec::new();
     for variant in variants {
-        let load = |name: &str| read_beside(&args.file, name);
-        let scenario = file.resolve_with(variant, &args.sets, &load).map_err(Exit::Scenario)?;
+        let scenario = file.resolve(variant, &args.sets).map_err(Exit::Scenario)?;
         for &engine in &engines {
             // A closed form gives the same each time.
             let repeats = if engine == Engine::Model { 1 } else { scenario.repeat };

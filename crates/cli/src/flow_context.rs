@@ -35,7 +35,8 @@ impl<'a> FlowPath<'a> {
         let back = directions(&flow.to, &flow.from)?;
         let rtt = there.iter().chain(&back).map(|(_, _, d)| d.delay.0).sum();
         let (from, to) = (scenario.host(&flow.from)?, scenario.host(&flow.to)?);
-        let ip = if from.address().is_ipv4() { Ip::V4 } else { Ip::V6 };
+        let (address, _) = scenario.flow_addresses(flow)?;
+        let ip = if address.is_ipv4() { Ip::V4 } else { Ip::V6 };
         Some(FlowPath { there, rtt: Time(rtt), mtu: from.mtu.min(to.mtu), ip })
     }
 

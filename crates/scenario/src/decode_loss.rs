@@ -44,7 +44,7 @@ pub(crate) fn decode_loss(direction: &mut Reader) -> (LossModel, LossUnit) {
     match model {
         // A share of nothing loses nothing, whatever it is a share of.
         None | Some((LossModel::None, _)) => (LossModel::None, LossUnit::Segment),
-        Some((LossModel::Independent(share), _)) if share == 0.0 => (LossModel::None, LossUnit::Segment),
+        Some((LossModel::Independent(0.0), _)) => (LossModel::None, LossUnit::Segment),
         Some(model) => model,
     }
 }

@@ -15,8 +15,9 @@ use crate::{
 
 const INLINE: Keys = Keys { what: "a trace", known: &["mahimahi"], later: &[] };
 const STEPS_EXAMPLE: &str = "write for example trace = [[0, \"10mbit\"], [\"5s\", \"2mbit\"]]";
-/// More than 30 days of a full millisecond each would be; and what one file may make us keep.
-const MAX_OPPORTUNITIES: usize = 50_000_000;
+/// As many lines as `net` reads of a file; records keep traces whole.
+const MAX_OPPORTUNITIES: usize = 10_000_000;
+const MAX_MS: u64 = MAX_TIME.0 / 1_000_000;
 
 /// The formats of trace files.
 #[derive(Clone, Copy, PartialEq)]
@@ -48,7 +49,24 @@ pub(crate) fn decode_trace(reader: &mut Reader, files: &Files) -> Option<Arc<Rat
         reader.note("trace", "the trace lets nothing through", "give it a rate above zero somewhere");
         return None;
     }
+    if !is_within_limits(&trace) {
+        let help = format!("write at most 30 days, {MAX_RATE} and {MAX_OPPORTUNITIES} lines");
+        reader.note("trace", "the trace is too long or too fast", help);
+        return None;
+    }
     Some(Arc::new(trace))
+}
+
+/// What is kept in a record must be a trace that a scenario may have.
+fn is_within_limits(trace: &RateTrace) -> bool {
+    match trace {
+        RateTrace::Opportunities(at) => {
+            at.len() <= MAX_OPPORTUNITIES && at.last().is_none_or(|ms| *ms <= MAX_MS)
+        }
+        RateTrace::Steps { steps, end } => {
+            *end <= MAX_TIME && steps.iter().all(|(_, rate)| *rate <= MAX_RATE)
+        }
+    }
 }
 
 fn check_companions(reader: &mut Reader, trace: Option<&Node>) {
@@ -153,7 +171,7 @@ fn opportunities(node: &Node, problems: &mut Problems) -> Option<RateTrace> {
     let mut at: Vec<u64> = Vec::new();
     for item in list.items() {
         let number = match item.value {
-            Value::Integer(ms) => u64::try_from(ms).ok().filter(|ms| *ms <= MAX_TIME.0 / 1_000_000),
+            Value::Integer(ms) => u64::try_from(ms).ok(),
             _ => None,
         };
         match number {
@@ -165,7 +183,7 @@ fn opportunities(node: &Node, problems: &mut Problems) -> Option<RateTrace> {
             }
         }
     }
-    if at.last().is_none_or(|last| *last == 0) || at.len() > MAX_OPPORTUNITIES {
+    if at.last().is_none_or(|last| *last == 0) {
         let help = "write for example trace = { mahimahi = [1, 2, 5] }";
         reader.problems().add_help(
             list.span,

@@ -93,12 +93,12 @@ f.toml:11:38: trace: cannot use "x.trace": no such file"#,
         (
             r#"rate = "10mbit""#,
             r#"trace = "bad.trace""#,
-            r#"f.toml:11:21: trace: cannot use "bad.trace": line 2: "two" is no whole number of ms"#,
+            r#"f.toml:11:21: trace: cannot use "bad.trace": line 2: `two` is not a whole number of milliseconds"#,
         ),
         (
             r#"rate = "10mbit""#,
             r#"trace = "good.trace", trace_format = "csv""#,
-            r#"f.toml:11:21: trace: cannot use "good.trace": line 1: not time,rate"#,
+            r#"f.toml:11:21: trace: cannot use "good.trace": line 1: `1` is not `time,rate`"#,
         ),
         (
             r#"rate = "10mbit""#,

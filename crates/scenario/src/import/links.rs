@@ -57,7 +57,7 @@ fn end(at: &At, key: &str, nodes: &[MnNode]) -> Result<String, ImportError> {
 fn read_options(opts: &At, link: &mut MnLink, notes: &mut Vec<String>) -> Result<(), ImportError> {
     let name = link.name.clone().unwrap_or_else(|| link.ends.join("-"));
     if let Some(bw) = opts.some_number("bw")? {
-        if bw > BW_MAX || bw < 0.0 {
+        if !(0.0..=BW_MAX).contains(&bw) {
             return Err(opts.wrong(format!("a bandwidth of {bw} Mbit/s is none from 0 to {BW_MAX}")));
         }
         let rate = libm::round(bw * 1e6) as u64;

@@ -1,0 +1,99 @@
+//! Traces of rates from files: found, read once, and kept in what is printed.
+
+use std::{cell::RefCell, sync::Arc};
+
+use net::{Rate, RateTrace};
+use scenario::{Scenario, ScenarioFile};
+use units::{BitRate, Time};
+
+const FILE: &str = r#"
+duration = "9s"
+[hosts]
+h1.address = "10.0.0.1/8"
+h2.address = "10.0.0.2/8"
+[[links]]
+ends = ["h1", "h2"]
+forward = { trace = "cell/up.trace", queue = "50p" }
+backward = { trace = "down.csv" }
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+[[variants]]
+name = "other"
+links."h1-h2".forward.trace = "down.csv"
+[[variants]]
+name = "fixed"
+links."h1-h2".both.rate = "5mbit"
+"#;
+
+fn load(path: &str) -> Result<String, String> {
+    match path {
+        "cell/up.trace" => Ok("0\n3\n3\n10\n".into()),
+        "down.csv" => Ok("0,10mbit\n2,1mbit\n4,\n".into()),
+        "long.csv" => Ok("0,10mbit\n9999h,\n".into()),
+        _ => Err("no such file".into()),
+    }
+}
+
+fn rates(scenario: &Scenario) -> [Rate; 2] {
+    [scenario.links[0].forward.rate.clone(), scenario.links[0].backward.rate.clone()]
+}
+
+fn up() -> Rate {
+    Rate::Trace(Arc::new(RateTrace::Opportunities(vec![0, 3, 3, 10])))
+}
+
+fn down() -> Rate {
+    let steps = vec![(Time(0), BitRate(10_000_000)), (Time::from_secs(2), BitRate(1_000_000))];
+    Rate::Trace(Arc::new(RateTrace::Steps { steps, end: Time::from_secs(4) }))
+}
+
+#[test]
+fn files_are_read_once_and_told_apart_by_content() {
+    let asked = RefCell::new(Vec::new());
+    let counting = |path: &str| {
+        asked.borrow_mut().push(path.to_owned());
+        load(path)
+    };
+    let file = ScenarioFile::parse_with("x.toml", FILE, &counting).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(rates(&file.resolve(None, &[]).unwrap()), [up(), down()]);
+    assert_eq!(rates(&file.resolve(Some("other"), &[]).unwrap()), [down(), down()]);
+    assert_eq!(*asked.borrow(), ["cell/up.trace", "down.csv"]);
+}
+
+#[test]
+fn what_is_printed_needs_no_file() {
+    let file = ScenarioFile::parse_with("x.toml", FILE, &load).unwrap();
+    for variant in [None, Some("other"), Some("fixed")] {
+        let scenario = file.resolve(variant, &[]).unwrap();
+        let again = ScenarioFile::parse("x.toml", &scenario.to_toml()).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(again.resolve(None, &[]).unwrap(), scenario);
+    }
+}
+
+#[test]
+fn a_rate_replaces_a_trace_and_a_trace_a_rate() {
+    let file = ScenarioFile::parse_with("x.toml", FILE, &load).unwrap();
+    let fixed = file.resolve(Some("fixed"), &[]).unwrap();
+    assert_eq!(rates(&fixed), [(); 2].map(|()| Rate::Constant(BitRate(5_000_000))));
+    let set = [("links.h1-h2.forward.trace".to_owned(), "down.csv".to_owned())];
+    assert_eq!(rates(&file.resolve(Some("fixed"), &set).unwrap())[0], down());
+}
+
+#[test]
+fn a_file_named_by_a_setting_is_read_where_that_is_possible() {
+    let (base, _) = FILE.split_once("[[variants]]").unwrap();
+    let file = ScenarioFile::parse_with("x.toml", &base.replace("cell/up.trace", "down.csv"), &load).unwrap();
+    let set = [("links.h1-h2.forward.trace".to_owned(), "cell/up.trace".to_owned())];
+    assert_eq!(rates(&file.resolve_with(None, &set, &load).unwrap())[0], up());
+    let error = file.resolve(None, &set).unwrap_err().to_string();
+    assert!(error.contains("cannot use \"cell/up.trace\": no files can be read here"), "{error}");
+}
+
+#[test]
+fn a_trace_longer_than_a_scenario_can_be_is_refused() {
+    let text = FILE.replace("\"down.csv\"", "\"long.csv\"");
+    let error = ScenarioFile::parse_with("x.toml", &text, &load).unwrap_err().to_string();
+    assert!(error.starts_with("x.toml:9:22: the trace is too long or too fast"), "{error}");
+}

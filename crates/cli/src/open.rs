@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use scenario::{Imported, ScenarioFile, import_mn};
+use scenario::{Imported, Scenario, ScenarioFile, import_mn};
 
 use crate::{exit::Exit, output};
 
@@ -15,9 +15,30 @@ pub fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
         imported.notes.iter().for_each(|note| output::note(&format!("{name}: {note}")));
         return Ok(ScenarioFile::parse(&name, &imported.toml).map_err(Exit::Scenario)?);
     }
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let load = |file: &str| fs::read_to_string(folder.join(file)).map_err(|e| e.to_string());
-    Ok(ScenarioFile::parse_with(&name, &text, &load).map_err(Exit::Scenario)?)
+    Ok(ScenarioFile::parse_with(&name, &text, &beside(path)).map_err(Exit::Scenario)?)
+}
+
+/// The base or a variant of a scenario file with `--set` values over it.
+pub fn resolve(
+    file: &ScenarioFile,
+    path: &Path,
+    variant: Option<&str>,
+    sets: &[(String, String)],
+) -> anyhow::Result<Scenario> {
+    Ok(file.resolve_with(variant, sets, &beside(path)).map_err(Exit::Scenario)?)
+}
+
+/// Reads files in the folder of the scenario file at `path`.
+fn beside(path: &Path) -> impl Fn(&str) -> Result<String, String> {
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    move |file| {
+        let file = folder.join(file);
+        // A pipe or a device might never end.
+        match fs::metadata(&file).map_err(|e| e.to_string())?.is_file() {
+            true => fs::read_to_string(&file).map_err(|e| e.to_string()),
+            false => Err("it is no file".into()),
+        }
+    }
 }
 
 /// Reads a MiniEdit topology as a scenario file.

@@ -22,7 +22,7 @@ use crate::{
     lab_command::clean_journal,
     lab_engine::{self, LabSetup},
     model_engine,
-    open::{parse_set, read_scenario},
+    open::{self, parse_set, read_scenario},
     output, published,
 };
 
@@ -196,7 +196,7 @@ fn jobs<'a>(args: &'a RunArgs, file: &'a ScenarioFile) -> anyhow::Result<Vec<Job
     }
     let mut jobs = Vec::new();
     for variant in variants {
-        let scenario = file.resolve(variant, &args.sets).map_err(Exit::Scenario)?;
+        let scenario = open::resolve(file, &args.file, variant, &args.sets)?;
         for &engine in &engines {
             // A closed form gives the same each time.
             let repeats = if engine == Engine::Model { 1 } else { scenario.repeat };

@@ -23,7 +23,7 @@ use crate::{
     interrupt,
     lab_command::clean_journal,
     lab_engine,
-    open::{parse_set, read_scenario},
+    open::{self, parse_set, read_scenario},
     output,
 };
 
@@ -204,7 +204,7 @@ pub fn keep(args: &UpArgs) -> anyhow::Result<()> {
 fn resolve(args: &UpArgs) -> anyhow::Result<Scenario> {
     let file = read_scenario(&args.file)?;
     let variant = args.variant.as_deref().or_else(|| file.variants().next());
-    Ok(file.resolve(variant, &args.sets).map_err(Exit::Scenario)?)
+    open::resolve(&file, &args.file, variant, &args.sets)
 }
 
 /// Runs a program on a node, in this terminal.

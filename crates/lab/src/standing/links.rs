@@ -40,7 +40,10 @@ struct End {
 impl Links {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let mut used: Vec<(String, usize)> = Vec::new();
-        let mut end = |node: &String, spec: &PipeSpec| {
+        let is_host = |node: &String| scenario.host(node).is_some();
+        // A link's MTU is that of its ports on switches and routers; a host's device has its own. Only between hosts it
+        // is the link's alone.
+        let mut end = |node: &String, spec: &PipeSpec, has_port: bool| {
             let first = usize::from(scenario.switches.contains(node));
             let number = match used.iter_mut().find(|(name, _)| name == node) {
                 Some((_, number)) => {
@@ -54,12 +57,15 @@ impl Links {
             };
             let device = format!("{node}-eth{number}");
             let mut plain = spec.clone();
-            let mtu = plain.mtu.take();
+            let mtu = plain.mtu.take().filter(|_| !has_port || !is_host(node));
             End { node: node.clone(), device, mtu, down: false, plain, qdiscs: Vec::new() }
         };
         let link = |link: &scenario::Link| Link {
             name: link.name.clone(),
-            ends: [end(&link.ends[0], &link.forward), end(&link.ends[1], &link.backward)],
+            ends: {
+                let has_port = !link.ends.iter().all(is_host);
+                [(0, &link.forward), (1, &link.backward)].map(|(i, spec)| end(&link.ends[i], spec, has_port))
+            },
             down: false,
         };
         Links(scenario.links.iter().map(link).collect())

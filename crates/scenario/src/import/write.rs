@@ -83,7 +83,10 @@ fn write_link(out: &mut String, link: &MnLink, mtu: u32) {
         // netem lets packets overtake each other.
         link.jitter_ns.map(|ns| format!("jitter = {}, jitter_reorders = true", quote(Time(ns)))),
         link.queue_packets.map(|packets| format!("queue = \"{packets}p\"")),
-        link.loss_percent.map(|percent| format!("loss = \"{percent}%\"")),
+        link.loss_percent.map(|percent| {
+            // As netem loses them.
+            format!("loss = {{ rate = \"{percent}%\", unit = \"super-packet\" }}")
+        }),
         Some(format!("mtu = {mtu}")),
     ];
     let fields: Vec<String> = fields.into_iter().flatten().collect();

@@ -39,6 +39,7 @@ mod spec;
 pub mod test_packet;
 mod topology;
 mod trace;
+mod trace_text;
 #[cfg(test)]
 mod pipe_tests;
 
@@ -51,3 +52,4 @@ pub use spec::{
 };
 pub use topology::{Direction, Node, PipeId, Topology, TopologyError};
 pub use trace::{OPPORTUNITY_BYTES, RateTrace};
+pub use trace_text::{MOST_LINES, TraceError};

@@ -5,7 +5,6 @@
 //! 1. A train whose segments come one by one is taken in when its last has come, as if they had come just in time to be
 //!    sent in one piece; whole where all of it fits, else segment by segment, and then it stays cut.
 //! 2. The segments of a train are spread evenly between the departures of its first and its last.
-//! 3. A train that is cut on a slow wire is launched part by part, so a part's losses are drawn when it has left.
 
 mod server;
 mod wire;
@@ -21,7 +20,7 @@ use crate::{
     queue::{Backlog, Desk, Item, LossDrawn, Part, Queue},
 };
 use server::Server;
-use wire::Wire;
+use wire::{Fate, Wire};
 
 /// A pipe run by events.
 pub(crate) struct Managed<P> {
@@ -51,6 +50,7 @@ struct Sending {
     departs: Option<Fixed>,
     /// The wire has lost it already: it only costs capacity.
     is_lost: bool,
+    fate: Fate,
 }
 
 /// What another kind of pipe leaves behind when it becomes managed.
@@ -97,6 +97,7 @@ impl<P: Packet> Managed<P> {
                 serving: Backlog::default(),
                 idle_since: Some(Fixed::ZERO),
                 draws: Draws::new(seed, stream, Purpose::Queue),
+                taken_loss: LossDrawn::NotYet,
                 closed: None,
                 before: None,
                 drops: Vec::new(),
@@ -127,7 +128,7 @@ impl<P: Packet> Managed<P> {
         }
         let is_lost = legacy.leaving.is_none();
         if let Some((bytes, departs)) = legacy.sending {
-            managed.sending = Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost });
+            managed.sending = Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost, fate: Fate::PLAIN });
             managed.desk.serving = Backlog { packets: 1, bytes };
             managed.desk.idle_since = None;
         }
@@ -275,13 +276,31 @@ impl<P: Packet> Managed<P> {
         let taken = self.queue.dequeue(&mut self.desk);
         self.collect_drops(at);
         if let Some(part) = self.desk.before.take() {
-            self.launch(part);
+            self.launch(part, Fate::PLAIN);
         }
         let Some(bytes) = taken else { return };
         let departs = self.server.serve(at, bytes);
         self.desk.serving = Backlog { packets: 1, bytes };
         self.desk.idle_since = None;
-        self.sending = Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost: false });
+        let fate = self.wire.fate(self.desk.taken_loss, departs.ceil());
+        if fate != Fate::PLAIN {
+            self.isolate();
+        }
+        self.sending = Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost: false, fate });
+    }
+
+    /// The segment whose service begins fares unlike those before it: they go on their way as a part of their own.
+    fn isolate(&mut self) {
+        self.queue.close(&mut self.desk);
+        let Some(last) = &mut self.desk.closed else { return };
+        let before = last.packet.segments() - 1;
+        if before == 0 {
+            return;
+        }
+        let rest = last.packet.split_off(before);
+        let packet = std::mem::replace(&mut last.packet, rest);
+        let part = Part { packet, loss: last.loss };
+        self.launch(part, Fate::PLAIN);
     }
 
     /// The last bit of the segment in service has left.
@@ -297,15 +316,15 @@ impl<P: Packet> Managed<P> {
         }
         self.leaving = Some((self.leaving.map_or(departs, |leaving| leaving.0), departs));
         if let Some(part) = self.desk.closed.take() {
-            self.launch(part);
+            self.launch(part, sending.fate);
         } else if sending.is_lost {
             self.leaving = None;
         }
     }
 
-    fn launch(&mut self, part: Part<P>) {
-        let (first, last) = self.leaving.take().unwrap_or((self.free_at, self.free_at));
-        self.wire.launch(first, last, part, &mut self.counters, &mut self.dropped);
+    fn launch(&mut self, part: Part<P>, fate: Fate) {
+        let leaving = self.leaving.take().unwrap_or((self.free_at, self.free_at));
+        self.wire.launch(leaving, part, fate, &mut self.counters, &mut self.dropped);
     }
 
     fn collect_drops(&mut self, at: Fixed) {

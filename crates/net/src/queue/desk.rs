@@ -70,6 +70,8 @@ pub(crate) struct Desk<P> {
     /// Since when the server has had nothing to do.
     pub(crate) idle_since: Option<Fixed>,
     pub(crate) draws: Draws,
+    /// What is known of the losses of the segment that was taken last.
+    pub(crate) taken_loss: LossDrawn,
     /// The part that ends with the segment in service.
     pub(crate) closed: Option<Part<P>>,
     /// The part that ended with the segment before it.

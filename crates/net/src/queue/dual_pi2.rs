@@ -76,8 +76,7 @@ impl<P: Packet> DualQueue<P> {
         loop {
             let which = self.turn()?;
             if self.last != Some(which) {
-                self.low.close(desk);
-                self.classic.close(desk);
+                self.close(desk);
             }
             self.last = Some(which);
             let wanted = desk.draws.happens(self.probability(which, desk.now));
@@ -91,6 +90,11 @@ impl<P: Packet> DualQueue<P> {
             self.pay(which, bytes as i64);
             return Some(bytes);
         }
+    }
+
+    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
+        self.low.close(desk);
+        self.classic.close(desk);
     }
 
     pub(crate) fn backlog(&self) -> Backlog {

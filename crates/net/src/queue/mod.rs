@@ -73,6 +73,11 @@ impl<P: Packet> Queue<P> {
         each!(self, queue => queue.dequeue(desk))
     }
 
+    /// The packet that is being taken ends with the segment taken last.
+    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
+        each!(self, queue => queue.close(desk));
+    }
+
     /// What has not been taken yet.
     pub(crate) fn backlog(&self) -> Backlog {
         each!(self, queue => queue.backlog())

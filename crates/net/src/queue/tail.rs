@@ -58,6 +58,10 @@ impl<P: Packet> Tail<P> {
         self.lane.take(Mark::No, desk)
     }
 
+    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
+        self.lane.close(desk);
+    }
+
     pub(crate) fn backlog(&self) -> Backlog {
         self.lane.backlog()
     }

@@ -103,6 +103,10 @@ impl<P: Packet> XcpQueue<P> {
         taken
     }
 
+    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
+        self.lane.close(desk);
+    }
+
     pub(crate) fn backlog(&self) -> Backlog {
         self.lane.backlog()
     }

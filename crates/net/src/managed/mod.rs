@@ -12,12 +12,11 @@ mod wire;
 use units::Time;
 
 use crate::{
-    Counters, DropCause, LossUnit, Packet, PipeSpec, QueueLimit, Train,
+    Counters, DropCause, LossUnit, Packet, PipeSpec, Train,
     cut::{cut, spacing, squeezed},
-    draws::{Draws, Purpose},
     fixed::Fixed,
     loss::Loss,
-    queue::{Backlog, Desk, Item, LossDrawn, Part, Queue},
+    queue::{Backlog, Desk, Item, LossDrawn, Part, Queue, limit, per_byte},
 };
 use server::Server;
 use wire::{Fate, Wire};
@@ -89,20 +88,7 @@ impl<P: Packet> Managed<P> {
         Managed {
             spec: spec.clone(),
             queue: Queue::new(&spec.discipline, spec.overhead),
-            desk: Desk {
-                now: Fixed::ZERO,
-                limit: limit(spec),
-                overhead: spec.overhead,
-                per_byte: per_byte(spec),
-                serving: Backlog::default(),
-                idle_since: Some(Fixed::ZERO),
-                draws: Draws::new(seed, stream, Purpose::Queue),
-                taken_loss: LossDrawn::NotYet,
-                closed: None,
-                before: None,
-                drops: Vec::new(),
-                marked: 0,
-            },
+            desk: Desk::new(spec, seed, stream),
             server: Server::new(spec),
             wire: Wire::new(spec, seed, stream),
             sending: None,
@@ -154,7 +140,8 @@ impl<P: Packet> Managed<P> {
         };
         let arrival = squeezed(arrival, &packet, self.desk.per_byte, self.spec.overhead);
         let (at, step) = (Fixed::from(arrival.first), spacing(arrival, &packet));
-        let is_whole = step == Fixed::ZERO
+        let comes_at_once = step == Fixed::ZERO && !self.server.may_send_at_once();
+        let is_whole = (comes_at_once && !self.queue.evicts())
             || (!self.queue.judges_arrivals() && self.desk.fits(self.queue.backlog(), &packet));
         if is_whole {
             self.enter(Item::new(packet, at, step, loss));
@@ -244,12 +231,12 @@ impl<P: Packet> Managed<P> {
         self.desk.now = at;
         self.queue.enqueue(item, &mut self.desk);
         self.collect_drops(at);
+        self.run(at);
         if self.desk.per_byte.is_some() {
             let held = self.held().bytes;
             self.counters.max_queue_bytes = self.counters.max_queue_bytes.max(held);
             self.counters.max_queue_bytes_since = self.counters.max_queue_bytes_since.max(held);
         }
-        self.run(at);
     }
 
     /// Does all that is due by `now`.
@@ -352,13 +339,4 @@ impl<P: Packet> Managed<P> {
         self.counters.queue_byte_seconds += self.held().bytes as f64 * span;
         self.counted_until = self.counted_until.max(now);
     }
-}
-
-/// Without a rate nothing waits, and nothing is dropped for want of room.
-fn limit(spec: &PipeSpec) -> QueueLimit {
-    if spec.rate.mean().is_some() { spec.queue } else { QueueLimit::Unlimited }
-}
-
-fn per_byte(spec: &PipeSpec) -> Option<Fixed> {
-    spec.rate.mean().filter(|rate| rate.0 > 0).map(Fixed::per_byte)
 }

@@ -162,7 +162,9 @@ proptest! {
         prop_assert_eq!(simple.dropped(DropCause::Queue), managed.dropped(DropCause::Queue));
         prop_assert_eq!(simple.dropped(DropCause::Loss), managed.dropped(DropCause::Loss));
         let (a, b) = (simple.counters(), managed.counters());
-        prop_assert_eq!((a.sent_bytes, a.max_queue_bytes), (b.sent_bytes, b.max_queue_bytes));
+        prop_assert_eq!(a.sent_bytes, b.sent_bytes);
+        // What a bucket lets through at once is in the simple pipe's queue for no time at all.
+        prop_assert!(spec.burst.is_some() || a.max_queue_bytes == b.max_queue_bytes);
     }
 
     /// A train of n segments fares as n packets offered at the same instant.

@@ -1,9 +1,9 @@
 //! Where queues hand over what leaves them, and what they need to know of the pipe.
 
 use crate::{
-    DropCause, Ecn, Packet, QueueLimit,
+    DropCause, Ecn, Packet, PipeSpec, QueueLimit,
     cut::{cut, runs, segment_bytes, wire_bytes},
-    draws::Draws,
+    draws::{Draws, Purpose},
     fixed::Fixed,
     queue::lane::{Item, Lane},
 };
@@ -81,6 +81,24 @@ pub(crate) struct Desk<P> {
 }
 
 impl<P: Packet> Desk<P> {
+    /// `stream` keeps the random draws of one network's pipes apart.
+    pub(crate) fn new(spec: &PipeSpec, seed: u64, stream: u64) -> Self {
+        Desk {
+            now: Fixed::ZERO,
+            limit: limit(spec),
+            overhead: spec.overhead,
+            per_byte: per_byte(spec),
+            serving: Backlog::default(),
+            idle_since: Some(Fixed::ZERO),
+            draws: Draws::new(seed, stream, Purpose::Queue),
+            taken_loss: LossDrawn::NotYet,
+            closed: None,
+            before: None,
+            drops: Vec::new(),
+            marked: 0,
+        }
+    }
+
     pub(crate) fn drop(&mut self, cause: DropCause, packet: P) {
         self.drops.push((cause, packet));
     }
@@ -147,4 +165,14 @@ impl<P: Packet> Desk<P> {
 /// True where a packet may be marked instead of dropped.
 pub(crate) fn may_be_marked(ecn: Ecn) -> bool {
     ecn != Ecn::NotCapable
+}
+
+/// Without a rate nothing waits, and nothing is dropped for want of room.
+pub(crate) fn limit(spec: &PipeSpec) -> QueueLimit {
+    if spec.rate.mean().is_some() { spec.queue } else { QueueLimit::Unlimited }
+}
+
+/// The mean time for a byte.
+pub(crate) fn per_byte(spec: &PipeSpec) -> Option<Fixed> {
+    spec.rate.mean().filter(|rate| rate.0 > 0).map(Fixed::per_byte)
 }

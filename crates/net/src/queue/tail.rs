@@ -30,6 +30,10 @@ impl<P: Packet> Tail<P> {
         matches!(self.full, Full::Newest { mark_above: Some(_) })
     }
 
+    pub(crate) fn evicts(&self) -> bool {
+        matches!(self.full, Full::Oldest)
+    }
+
     pub(crate) fn enqueue(&mut self, item: Item<P>, desk: &mut Desk<P>) {
         match self.full {
             Full::Newest { mark_above } => {

@@ -49,7 +49,12 @@ pub(crate) fn wire_bytes<P: Packet>(packet: &P, overhead: u32) -> u64 {
 
 /// The arrival of a train at a queue that is served faster than it came: no earlier than it can be sent in one
 /// piece that ends with its last segment. `per_byte` is the time that the queue's server takes for a byte.
-pub(crate) fn squeezed<P: Packet>(arrival: Train, packet: &P, per_byte: Option<Fixed>, overhead: u32) -> Train {
+pub(crate) fn squeezed<P: Packet>(
+    arrival: Train,
+    packet: &P,
+    per_byte: Option<Fixed>,
+    overhead: u32,
+) -> Train {
     let Some(byte) = per_byte.filter(|_| arrival.first < arrival.last) else { return arrival };
     let segment = byte * u64::from(packet.segment_bytes() + overhead);
     let before = segment * u64::from(packet.segments() - 1);
@@ -76,7 +81,9 @@ mod tests {
         let fates = runs(6, |segment| segment == 2 || segment == 3);
         assert_eq!(fates, [(false, 2), (true, 2), (false, 2)]);
         let mut parts = Vec::new();
-        cut(train, fates, |fate, from, part| parts.push((fate, from, part.first, part.segments, part.last_bytes)));
+        cut(train, fates, |fate, from, part| {
+            parts.push((fate, from, part.first, part.segments, part.last_bytes))
+        });
         assert_eq!(parts, [(false, 0, 0, 2, 100), (true, 2, 2, 2, 100), (false, 4, 4, 2, 7)]);
     }
 }

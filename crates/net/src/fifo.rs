@@ -136,9 +136,10 @@ impl<P: Packet> Fifo<P> {
     /// queue takes up no capacity from now on, apart from the segment in service.
     pub(crate) fn into_legacy(mut self, now: Time) -> Legacy<P> {
         let counters = self.sample(now);
-        let sending = self.queue.front().map(|front| {
-            (if front.segments == 1 { front.last_bytes } else { front.bytes }, front.departs)
-        });
+        let sending = self
+            .queue
+            .front()
+            .map(|front| (if front.segments == 1 { front.last_bytes } else { front.bytes }, front.departs));
         let (byte, serving) = (self.per_byte.unwrap_or(Fixed::ZERO), sending.map_or(0, |sending| sending.0));
         let serving_until = sending.map_or(now, |sending| sending.1.ceil());
         let mut legacy = Legacy {

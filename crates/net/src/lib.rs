@@ -34,14 +34,14 @@ mod managed;
 mod network;
 mod packet;
 mod pipe;
+#[cfg(test)]
+mod pipe_tests;
 mod queue;
 mod spec;
 pub mod test_packet;
 mod topology;
 mod trace;
 mod trace_text;
-#[cfg(test)]
-mod pipe_tests;
 
 pub use counters::Counters;
 pub use discipline::{Codel, Discipline, DualPi2, Fq, FqCodel, Red, Xcp};

@@ -23,13 +23,31 @@ pub(crate) struct Loss {
 #[derive(Debug, Clone)]
 enum Model {
     /// `passing`: segments that still pass before the next loss.
-    Independent { probability: f64, passing: u64 },
-    GilbertElliott { chain: GilbertElliott, bad: bool },
-    Every { n: u64, seen: u64 },
+    Independent {
+        probability: f64,
+        passing: u64,
+    },
+    GilbertElliott {
+        chain: GilbertElliott,
+        bad: bool,
+    },
+    Every {
+        n: u64,
+        seen: u64,
+    },
     /// `next` is the place in `numbers` of the next to be lost.
-    Packets { numbers: Arc<[u64]>, next: usize, seen: u64 },
+    Packets {
+        numbers: Arc<[u64]>,
+        next: usize,
+        seen: u64,
+    },
     /// `next` is the place in `at` of the next instant; `left` segments are still to be lost for those before.
-    Times { at: Arc<[Time]>, count: u32, next: usize, left: u64 },
+    Times {
+        at: Arc<[Time]>,
+        count: u32,
+        next: usize,
+        left: u64,
+    },
 }
 
 impl Loss {
@@ -43,9 +61,7 @@ impl Loss {
         let model = match model {
             LossModel::None => return None,
             LossModel::Independent(p) if *p <= 0.0 => return None,
-            LossModel::Independent(p) => {
-                Model::Independent { probability: *p, passing: gap(*p, &mut draws) }
-            }
+            LossModel::Independent(p) => Model::Independent { probability: *p, passing: gap(*p, &mut draws) },
             LossModel::GilbertElliott(chain) => Model::GilbertElliott { chain: *chain, bad: false },
             LossModel::Every(n) => Model::Every { n: (*n).max(1), seen: 0 },
             LossModel::Packets(numbers) => {

@@ -3,7 +3,9 @@
 use units::Time;
 
 use crate::{
-    Counters, Discipline, DropCause, LossModel, LossUnit, Packet, PipeSpec, Rate, Train, cut::wire_bytes, fifo::Fifo,
+    Counters, Discipline, DropCause, LossModel, LossUnit, Packet, PipeSpec, Rate, Train,
+    cut::wire_bytes,
+    fifo::Fifo,
     managed::{Legacy, Managed},
 };
 

@@ -10,8 +10,7 @@ mod wires;
 use units::{BitRate, Bytes, Time};
 
 use crate::{
-    Counters, DropCause, Ecn, Packet, PipeSpec, QueueLimit, Rate, Train, XcpHeader, fixed::Fixed,
-    pipe::Pipe,
+    Counters, DropCause, Ecn, Packet, PipeSpec, QueueLimit, Rate, Train, XcpHeader, fixed::Fixed, pipe::Pipe,
 };
 
 const END: Time = Time(u64::MAX / 4);

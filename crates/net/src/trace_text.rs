@@ -54,8 +54,9 @@ impl RateTrace {
         let mut at: Vec<u64> = Vec::new();
         for line in lines(text) {
             let (line, text) = line?;
-            let ms: u64 =
-                text.parse().map_err(|_| bad(line, format!("`{text}` is not a whole number of milliseconds")))?;
+            let ms: u64 = text
+                .parse()
+                .map_err(|_| bad(line, format!("`{text}` is not a whole number of milliseconds")))?;
             if at.last().is_some_and(|last| ms < *last) {
                 return Err(bad(line, format!("{ms} comes after a later time; times must ascend")));
             }
@@ -150,7 +151,9 @@ mod tests {
 
     #[test]
     fn without_an_end_the_last_step_is_as_long_as_the_one_before() {
-        let RateTrace::Steps { end, .. } = RateTrace::csv("0,1mbit\n2,3mbit\n5,2mbit").unwrap() else { panic!() };
+        let RateTrace::Steps { end, .. } = RateTrace::csv("0,1mbit\n2,3mbit\n5,2mbit").unwrap() else {
+            panic!()
+        };
         assert_eq!(end, Time(8_000_000_000));
         let RateTrace::Steps { end, .. } = RateTrace::csv("0,1mbit").unwrap() else { panic!() };
         assert_eq!(end, Time(1_000_000_000));

@@ -114,7 +114,8 @@ impl<P: Packet> Managed<P> {
         }
         let is_lost = legacy.leaving.is_none();
         if let Some((bytes, departs)) = legacy.sending {
-            managed.sending = Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost, fate: Fate::PLAIN });
+            managed.sending =
+                Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost, fate: Fate::PLAIN });
             managed.desk.serving = Backlog { packets: 1, bytes };
             managed.desk.idle_since = None;
         }
@@ -197,7 +198,8 @@ impl<P: Packet> Managed<P> {
             self.server = self.server.changed(spec, now);
         }
         self.wire.change(&self.spec, spec);
-        (self.desk.limit, self.desk.overhead, self.desk.per_byte) = (limit(spec), spec.overhead, per_byte(spec));
+        (self.desk.limit, self.desk.overhead, self.desk.per_byte) =
+            (limit(spec), spec.overhead, per_byte(spec));
         if (&self.spec.discipline, self.spec.overhead) != (&spec.discipline, spec.overhead) {
             self.move_queue(spec);
         }
@@ -273,7 +275,8 @@ impl<P: Packet> Managed<P> {
         if fate != Fate::PLAIN {
             self.isolate();
         }
-        self.sending = Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost: false, fate });
+        self.sending =
+            Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost: false, fate });
     }
 
     /// The segment whose service begins fares unlike those before it: they go on their way as a part of their own.

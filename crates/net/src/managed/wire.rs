@@ -178,7 +178,8 @@ impl<P: Packet> Wire<P> {
         if self.next_due()? > now {
             return None;
         }
-        let next = if from_ring { self.in_order.pop_front() } else { self.any_order.pop().map(|next| next.0) };
+        let next =
+            if from_ring { self.in_order.pop_front() } else { self.any_order.pop().map(|next| next.0) };
         next.map(|next| (next.delivery, next.packet))
     }
 

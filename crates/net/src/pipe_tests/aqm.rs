@@ -92,7 +92,11 @@ fn the_fattest_flow_drops_when_there_is_no_room() {
         (0..20).for_each(|i| bench.offer(Time(0), Probe::single(i, 1486).of(1)));
         (0..5).for_each(|i| bench.offer(Time(0), Probe::single(100 + i, 1486).of(2)));
         bench.run(END);
-        assert_eq!(bench.dropped(DropCause::Queue), [1, 2, 3, 4, 5], "at the head, behind the one in service");
+        assert_eq!(
+            bench.dropped(DropCause::Queue),
+            [1, 2, 3, 4, 5],
+            "at the head, behind the one in service"
+        );
     }
 }
 
@@ -161,7 +165,8 @@ fn dual_pi2_serves_the_low_latency_queue_first_and_marks_above_its_step() {
 fn xcp_converges_to_full_use_equal_shares_and_an_empty_queue() {
     let rate = 50_000_000;
     let delay = Time(40 * MS);
-    let spec = PipeSpec { delay, discipline: Discipline::Xcp(Xcp::default()), ..at_rate(rate, kilobytes(1000)) };
+    let spec =
+        PipeSpec { delay, discipline: Discipline::Xcp(Xcp::default()), ..at_rate(rate, kilobytes(1000)) };
     let mut bench = Bench::new(&spec, 1);
     let mut cwnd = [1500.0f64, 60_000.0, 150_000.0];
     let (mut flight, mut rtt) = ([0.0f64; 3], [80.0 * MS as f64; 3]);
@@ -173,7 +178,8 @@ fn xcp_converges_to_full_use_equal_shares_and_an_empty_queue() {
     while now < end {
         for flow in 0..3 {
             while flight[flow] + 1500.0 <= cwnd[flow].max(1500.0) {
-                let xcp = XcpHeader { cwnd_bytes: cwnd[flow], rtt: Time(rtt[flow] as u64), feedback_bytes: 1e9 };
+                let xcp =
+                    XcpHeader { cwnd_bytes: cwnd[flow], rtt: Time(rtt[flow] as u64), feedback_bytes: 1e9 };
                 let probe = Probe { xcp: Some(xcp), flow: flow as u32, ..Probe::single(number, 1486) };
                 sent_at.insert(number, now);
                 bench.offer(Time(now), probe);

@@ -27,7 +27,8 @@ fn a_gigabit_is_held_over_ten_seconds_at_every_packet_size() {
 #[test]
 fn one_percent_of_loss_is_within_its_confidence_interval() {
     for make in [Bench::new, Bench::managed] {
-        let mut bench = make(&PipeSpec { loss: LossModel::Independent(0.01), delay: Time(1), ..PipeSpec::default() }, 5);
+        let mut bench =
+            make(&PipeSpec { loss: LossModel::Independent(0.01), delay: Time(1), ..PipeSpec::default() }, 5);
         (0..10_000).for_each(|i| bench.offer(Time(i), Probe::train(40 * i, 40, 1486)));
         bench.run(END);
         let lost = bench.dropped(DropCause::Loss).len() as f64;
@@ -64,7 +65,8 @@ fn traced(trace: RateTrace) -> PipeSpec {
 
 #[test]
 fn steps_are_followed_and_repeat() {
-    let steps = vec![(Time(0), BitRate(8_000_000)), (Time(2 * MS), BitRate(0)), (Time(4 * MS), BitRate(16_000_000))];
+    let steps =
+        vec![(Time(0), BitRate(8_000_000)), (Time(2 * MS), BitRate(0)), (Time(4 * MS), BitRate(16_000_000))];
     let mut bench = Bench::new(&traced(RateTrace::Steps { steps, end: Time(5 * MS) }), 1);
     (0..6).for_each(|i| bench.offer(Time(0), Probe::single(i, 986)));
     bench.offer(Time(0), Probe::single(6, 1486));
@@ -106,7 +108,10 @@ fn opportunities_carry_1504_bytes_each() {
 fn a_long_trace_has_its_mean_rate() {
     for trace in [
         RateTrace::Opportunities(vec![0, 0, 3, 7, 7, 8]),
-        RateTrace::Steps { steps: vec![(Time(0), BitRate(3_000_000)), (Time(333), BitRate(77_777_777))], end: Time(1001) },
+        RateTrace::Steps {
+            steps: vec![(Time(0), BitRate(3_000_000)), (Time(333), BitRate(77_777_777))],
+            end: Time(1001),
+        },
     ] {
         let mean = trace.mean().0;
         let mut bench = Bench::new(&traced(trace), 1);

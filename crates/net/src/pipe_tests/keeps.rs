@@ -32,13 +32,18 @@ pub(super) fn discipline() -> impl Strategy<Value = Discipline> {
             Discipline::FqCodel(FqCodel { codel: Codel { ecn, ..quick }, ..FqCodel::default() })
         }),
         Just(Discipline::Fq(Fq::default())),
-        Just(Discipline::DualPi2(DualPi2 { target: Time(100_000), update: Time(100_000), ..DualPi2::default() })),
+        Just(Discipline::DualPi2(DualPi2 {
+            target: Time(100_000),
+            update: Time(100_000),
+            ..DualPi2::default()
+        })),
         Just(Discipline::Xcp(Xcp::default())),
     ]
 }
 
 fn specs() -> impl Strategy<Value = PipeSpec> {
-    let steps = vec![(Time(0), BitRate(50_000_000)), (Time(700_000), BitRate(0)), (Time(900_000), BitRate(1 << 31))];
+    let steps =
+        vec![(Time(0), BitRate(50_000_000)), (Time(700_000), BitRate(0)), (Time(900_000), BitRate(1 << 31))];
     let rate = prop_oneof![
         1 => Just(Rate::Unlimited),
         6 => (1_000_000u64..40_000_000_000).prop_map(|rate| Rate::Constant(BitRate(rate))),
@@ -80,7 +85,9 @@ fn probe(number: u64, send: &Send) -> Probe {
     let bytes = if segments == 1 { last_bytes } else { bytes };
     let ecn = [Ecn::NotCapable, Ecn::Ect0, Ecn::Ect1][usize::from(ecn)];
     // A flow sends with one codepoint.
-    Probe { last_bytes, ..Probe::train(number, segments, bytes) }.of(flow * 3 + u32::from(ecn as u8)).with(ecn)
+    Probe { last_bytes, ..Probe::train(number, segments, bytes) }
+        .of(flow * 3 + u32::from(ecn as u8))
+        .with(ecn)
 }
 
 fn play(bench: &mut Bench, sends: &[Send]) -> u64 {
@@ -157,8 +164,17 @@ proptest! {
         play(&mut simple, &sends);
         play(&mut managed, &sends);
         prop_assert_eq!(simple.numbers(), managed.numbers());
-        let lasts = |bench: &Bench| bench.delivered.iter().map(|d| d.0.last).collect::<Vec<_>>();
-        prop_assert_eq!(lasts(&simple), lasts(&managed));
+        // Either may have cut a train where the other has not; where both end a packet they agree on when.
+        let end = |d: &(Train, Probe)| (d.1.numbers().end, d.0.last);
+        let ends: std::collections::BTreeMap<u64, Time> = managed.delivered.iter().map(end).collect();
+        let mut both = 0;
+        for (number, at) in simple.delivered.iter().map(end) {
+            if let Some(other) = ends.get(&number) {
+                prop_assert_eq!(at, *other);
+                both += 1;
+            }
+        }
+        prop_assert!(both > 0 || simple.delivered.is_empty());
         prop_assert_eq!(simple.dropped(DropCause::Queue), managed.dropped(DropCause::Queue));
         prop_assert_eq!(simple.dropped(DropCause::Loss), managed.dropped(DropCause::Loss));
         let (a, b) = (simple.counters(), managed.counters());

@@ -161,7 +161,8 @@ impl<P: Packet> Fair<P> {
     fn drop_of_fattest(&mut self, desk: &mut Desk<P>) {
         let listed = self.new.iter().chain(&self.old);
         let bytes = |index: &usize| self.flows[*index].as_ref().map_or(0, |flow| flow.lane.backlog().bytes);
-        let Some(fattest) = listed.copied().max_by_key(|index| (bytes(index), std::cmp::Reverse(*index))) else {
+        let Some(fattest) = listed.copied().max_by_key(|index| (bytes(index), std::cmp::Reverse(*index)))
+        else {
             return;
         };
         if let Some(flow) = self.flows[fattest].as_mut() {

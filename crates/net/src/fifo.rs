@@ -215,8 +215,10 @@ impl<P: Packet> Fifo<P> {
             (start + byte * bytes, byte * bytes, last)
         };
         self.enqueue(Queued { segments, bytes, last_bytes, departs, spacing, last_departs });
-        let sojourn = (departs.as_nanos_f64() + last_departs.as_nanos_f64()) / 2.0 - at.as_nanos_f64();
-        self.counters.queue_byte_seconds += total as f64 * sojourn * 1e-9;
+        // To the nanosecond, twice: of the first and of the last segment.
+        let came = arrival.first.0;
+        let sojourns = (departs.ceil().0 - came) + (last_departs.ceil().0 - came);
+        self.counters.queue_byte_seconds += total as f64 * sojourns as f64 * 0.5e-9;
         self.launch(departs, last_departs, packet, cut_through);
     }
 

@@ -4,6 +4,8 @@
 //! `cargo bench -p longfat-net --bench hops`; with a name and a number of packets it runs one case only, for
 //! `valgrind --tool=callgrind` (instructions over packets times hops).
 
+#![allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
 use std::time::Instant;
 
 use net::{

@@ -58,6 +58,13 @@ impl<P: Packet> Pipe<P> {
         if self.spec == *spec {
             return;
         }
+        if let Kind::Ideal(ideal) = &mut self.kind
+            && spec.is_ideal()
+        {
+            ideal.overhead = spec.overhead;
+            self.spec = spec.clone();
+            return;
+        }
         if !matches!(self.kind, Kind::Managed(_)) {
             let kind = std::mem::replace(&mut self.kind, Kind::Ideal(Ideal::default()));
             let legacy = match kind {

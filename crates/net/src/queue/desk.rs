@@ -134,22 +134,28 @@ impl<P: Packet> Desk<P> {
             }
             fate
         };
-        let fates = if segments == 1 { vec![(fate(self, 0), 1)] } else { runs(segments, |s| fate(self, s)) };
-        if let [(Fate::Enter, _)] = fates[..] {
-            lane.push(item);
+        if segments == 1 {
+            let fate = fate(self, 0);
+            self.settle(lane, item, fate);
             return;
         }
+        let fates = runs(segments, |segment| fate(self, segment));
         let (at, step, loss) = (item.at, item.step, item.loss);
-        cut(item.packet, fates, |fate, from, mut part: P| match fate {
-            Fate::Drop(cause) => self.drop(cause, part),
-            entering => {
-                if entering == Fate::EnterMarked {
-                    part.mark_ce();
-                    self.marked += u64::from(part.segments());
-                }
-                lane.push(Item::new(part, at + step * u64::from(from), step, loss));
-            }
+        cut(item.packet, fates, |fate, from, part| {
+            self.settle(lane, Item::new(part, at + step * u64::from(from), step, loss), fate);
         });
+    }
+
+    fn settle(&mut self, lane: &mut Lane<P>, mut item: Item<P>, fate: Fate) {
+        match fate {
+            Fate::Enter => lane.push(item),
+            Fate::EnterMarked => {
+                item.packet.mark_ce();
+                self.marked += u64::from(item.packet.segments());
+                lane.push(item);
+            }
+            Fate::Drop(cause) => self.drop(cause, item.packet),
+        }
     }
 
     /// Whether all of a packet fits beside `held`.

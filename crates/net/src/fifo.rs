@@ -2,7 +2,8 @@
 //!
 //! When a segment is accepted its departure is known at once (virtual clock), so there is no event for
 //! it: one ring says when what leaves the queue, another when which packet is due at the other end.
-//! The queue's content at any instant is exact, segment by segment.
+//! The queue's content at any instant is exact, segment by segment. Everything that needs more than that (other
+//! disciplines, jitter, changes during a run) is done by `managed`, which takes over what is here.
 //!
 //! Departures from a model packet by packet, all of them only for trains of several segments:
 //! 1. Of a train only the first and the last delivery are kept, the others are spread evenly between

@@ -216,6 +216,16 @@ fn xcp_converges_to_full_use_equal_shares_and_an_empty_queue() {
     assert!(queue < 50_000, "{queue} B waiting, a tenth of the pipe");
 }
 
+#[test]
+fn xcp_without_a_rate_leaves_the_feedback_as_it_came() {
+    let spec = PipeSpec { discipline: Discipline::Xcp(Xcp::default()), ..PipeSpec::default() };
+    let mut bench = Bench::new(&spec, 1);
+    let header = XcpHeader { cwnd_bytes: 15_000.0, rtt: Time(MS), feedback_bytes: 7.0 };
+    bench.offer(Time(0), Probe { xcp: Some(header), ..Probe::single(0, 1486) });
+    bench.run(END);
+    assert_eq!(bench.delivered[0].1.xcp, Some(header));
+}
+
 impl Bench {
     fn counters_at(&mut self, now: Time) -> Counters {
         self.pipe.sample(now)

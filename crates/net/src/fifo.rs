@@ -2,7 +2,8 @@
 //!
 //! When a segment is accepted its departure is known at once (virtual clock), so there is no event for
 //! it: one ring says when what leaves the queue, another when which packet is due at the other end.
-//! The queue's content at any instant is exact, segment by segment.
+//! The queue's content at any instant is exact, segment by segment. Everything that needs more than that (other
+//! disciplines, jitter, changes during a run) is done by `managed`, which takes over what is here.
 //!
 //! Departures from a model packet by packet, all of them only for trains of several segments:
 //! 1. Of a train only the first and the last delivery are kept, the others are spread evenly between
@@ -45,14 +46,20 @@ pub(crate) struct Fifo<P> {
     counters: Counters,
 }
 
-/// Segments that have not left the queue yet, evenly spaced.
+/// Segments that have not left the queue yet, one transmission time apart.
 struct Queued {
-    segments: u32,
-    bytes: u64,
-    last_bytes: u64,
     departs: Fixed,
-    spacing: Fixed,
     last_departs: Fixed,
+    segments: u32,
+    /// On the wire, as the next.
+    bytes: u32,
+    last_bytes: u32,
+}
+
+impl Queued {
+    fn total_bytes(&self) -> u64 {
+        u64::from(self.segments - 1) * u64::from(self.bytes) + u64::from(self.last_bytes)
+    }
 }
 
 /// A packet on its way to the other end.
@@ -136,10 +143,9 @@ impl<P: Packet> Fifo<P> {
     /// queue takes up no capacity from now on, apart from the segment in service.
     pub(crate) fn into_legacy(mut self, now: Time) -> Legacy<P> {
         let counters = self.sample(now);
-        let sending = self
-            .queue
-            .front()
-            .map(|front| (if front.segments == 1 { front.last_bytes } else { front.bytes }, front.departs));
+        let sending = self.queue.front().map(|front| {
+            (u64::from(if front.segments == 1 { front.last_bytes } else { front.bytes }), front.departs)
+        });
         let (byte, serving) = (self.per_byte.unwrap_or(Fixed::ZERO), sending.map_or(0, |sending| sending.0));
         let serving_until = sending.map_or(now, |sending| sending.1.ceil());
         let mut legacy = Legacy {
@@ -208,20 +214,22 @@ impl<P: Packet> Fifo<P> {
         let at = Fixed::from(arrival.first);
         let segments = packet.segments();
         let total = wire_bytes(&packet, self.overhead);
-        let bytes = u64::from(packet.segment_bytes() + self.overhead);
-        let last_bytes = u64::from(packet.last_segment_bytes() + self.overhead);
-        let (departs, spacing, last_departs) = if segments == 1 {
+        let bytes = packet.segment_bytes() + self.overhead;
+        let last_bytes = packet.last_segment_bytes() + self.overhead;
+        let (departs, last_departs) = if segments == 1 {
             let departs = self.serve(at, total);
-            (departs, Fixed::ZERO, departs)
+            (departs, departs)
         } else {
             let byte = self.per_byte.unwrap_or(Fixed::ZERO);
             let start = self.last_departure.max(at);
             let last = self.serve(at, total);
-            (start + byte * bytes, byte * bytes, last)
+            (start + byte * u64::from(bytes), last)
         };
-        self.enqueue(Queued { segments, bytes, last_bytes, departs, spacing, last_departs });
-        let sojourn = (departs.as_nanos_f64() + last_departs.as_nanos_f64()) / 2.0 - at.as_nanos_f64();
-        self.counters.queue_byte_seconds += total as f64 * sojourn * 1e-9;
+        self.enqueue(Queued { segments, bytes, last_bytes, departs, last_departs });
+        // To the nanosecond, twice: of the first and of the last segment.
+        let came = arrival.first.0;
+        let sojourns = (departs.ceil().0 - came) + (last_departs.ceil().0 - came);
+        self.counters.queue_byte_seconds += total as f64 * sojourns as f64 * 0.5e-9;
         self.launch(departs, last_departs, packet, cut_through);
     }
 
@@ -237,7 +245,7 @@ impl<P: Packet> Fifo<P> {
         let (bytes, last_bytes) = (packet.segment_bytes(), packet.last_segment_bytes());
         let mut run: Option<Run> = None;
         for i in 0..total {
-            let wire_bytes = u64::from(self.overhead + if i + 1 == total { last_bytes } else { bytes });
+            let wire_bytes = self.overhead + if i + 1 == total { last_bytes } else { bytes };
             let (fate, departs) = self.accept_segment(first + step * u64::from(i), wire_bytes);
             match &mut run {
                 Some(run) if run.fate == fate => {
@@ -260,7 +268,8 @@ impl<P: Packet> Fifo<P> {
     }
 
     /// Decides on one segment of `bytes` on the wire, and when it leaves.
-    fn accept_segment(&mut self, at: Fixed, bytes: u64) -> (Fate, Fixed) {
+    fn accept_segment(&mut self, at: Fixed, wire_bytes: u32) -> (Fate, Fixed) {
+        let bytes = u64::from(wire_bytes);
         self.advance_fixed(at);
         if !self.fits(1, bytes) {
             self.counters.dropped_queue += 1;
@@ -270,10 +279,9 @@ impl<P: Packet> Fifo<P> {
         self.counters.queue_byte_seconds += bytes as f64 * departs.saturating_sub(at).as_nanos_f64() * 1e-9;
         self.enqueue(Queued {
             segments: 1,
-            bytes,
-            last_bytes: bytes,
+            bytes: wire_bytes,
+            last_bytes: wire_bytes,
             departs,
-            spacing: Fixed::ZERO,
             last_departs: departs,
         });
         if self.loss.as_mut().is_some_and(|loss| loss.next_is_lost(departs.ceil())) {
@@ -314,7 +322,7 @@ impl<P: Packet> Fifo<P> {
     }
 
     fn enqueue(&mut self, queued: Queued) {
-        let bytes = u64::from(queued.segments - 1) * queued.bytes + queued.last_bytes;
+        let bytes = queued.total_bytes();
         let counters = &mut self.counters;
         counters.queue_packets += u64::from(queued.segments);
         counters.queue_bytes += bytes;
@@ -336,17 +344,18 @@ impl<P: Packet> Fifo<P> {
         while let Some(front) = self.queue.front_mut() {
             if front.last_departs <= now {
                 self.counters.queue_packets -= u64::from(front.segments);
-                self.counters.queue_bytes -= u64::from(front.segments - 1) * front.bytes + front.last_bytes;
+                self.counters.queue_bytes -= front.total_bytes();
                 self.queue.pop_front();
                 continue;
             }
             if front.segments > 1 && front.departs <= now {
-                let steps = 1 + now.saturating_sub(front.departs).count(front.spacing);
+                let spacing = self.per_byte.unwrap_or(Fixed::ZERO) * u64::from(front.bytes);
+                let steps = now.saturating_sub(front.departs).count(spacing).saturating_add(1);
                 let gone = steps.min(u64::from(front.segments - 1));
                 self.counters.queue_packets -= gone;
-                self.counters.queue_bytes -= gone * front.bytes;
+                self.counters.queue_bytes -= gone * u64::from(front.bytes);
                 front.segments -= gone as u32;
-                front.departs = front.departs + front.spacing * gone;
+                front.departs = front.departs + spacing * gone;
             }
             break;
         }

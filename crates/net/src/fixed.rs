@@ -64,7 +64,9 @@ impl Fixed {
     }
 
     pub(crate) fn as_nanos_f64(self) -> f64 {
-        self.0 as f64 / (1u64 << FRACTION_BITS) as f64
+        // Most spans fit 64 bits, whose conversion is one instruction.
+        let raw = u64::try_from(self.0).map_or_else(|_| self.0 as f64, |raw| raw as f64);
+        raw / (1u64 << FRACTION_BITS) as f64
     }
 }
 

@@ -47,6 +47,7 @@ mod spec;
 pub mod test_packet;
 mod topology;
 mod trace;
+mod trace_text;
 mod wakes;
 
 pub use address::Cidr;
@@ -62,3 +63,4 @@ pub use spec::{
 };
 pub use topology::{Direction, Node, PipeId, Topology, TopologyError};
 pub use trace::{OPPORTUNITY_BYTES, RateTrace};
+pub use trace_text::{MOST_LINES, TraceError};

@@ -53,9 +53,17 @@ impl<P: Packet> Pipe<P> {
 
     /// New values from `now` on: what is queued stays queued and leaves at the new rate, what is on the wire keeps its
     /// arrival; counters and generators go on. The pipe is a managed one from then on.
+    #[allow(dead_code, reason = "for `Network::change`")]
     pub(crate) fn change(&mut self, now: Time, spec: &PipeSpec) {
         // The MTU is the network's business.
         if self.spec == (PipeSpec { mtu: self.spec.mtu, ..spec.clone() }) {
+            return;
+        }
+        if let Kind::Ideal(ideal) = &mut self.kind
+            && spec.is_ideal()
+        {
+            ideal.overhead = spec.overhead;
+            self.spec = spec.clone();
             return;
         }
         if !matches!(self.kind, Kind::Managed(_)) {

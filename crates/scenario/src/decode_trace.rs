@@ -9,7 +9,6 @@ use crate::{
     error::Problems,
     read::{Keys, MAX_RATE, MAX_TIME, Reader},
     trace_file::Files,
-    trace_stub,
     tree::{Node, Value},
 };
 
@@ -88,8 +87,8 @@ fn from_file(path: &str, format: Option<Format>, files: &Files) -> Result<RateTr
         if comma { Format::Csv } else { Format::Mahimahi }
     };
     match format.unwrap_or_else(by_content) {
-        Format::Csv => trace_stub::csv(&text).map_err(|e| e.to_string()),
-        Format::Mahimahi => trace_stub::mahimahi(&text).map_err(|e| e.to_string()),
+        Format::Csv => net::RateTrace::csv(&text).map_err(|e| e.to_string()),
+        Format::Mahimahi => net::RateTrace::mahimahi(&text).map_err(|e| e.to_string()),
     }
 }
 

@@ -60,7 +60,6 @@ mod read;
 mod set;
 mod suggest;
 mod trace_file;
-mod trace_stub;
 mod tree;
 mod types;
 mod validate;

@@ -5,7 +5,6 @@
 //! 1. A train whose segments come one by one is taken in when its last has come, as if they had come just in time to be
 //!    sent in one piece; whole where all of it fits, else segment by segment, and then it stays cut.
 //! 2. The segments of a train are spread evenly between the departures of its first and its last.
-//! 3. A train that is cut on a slow wire is launched part by part, so a part's losses are drawn when it has left.
 
 mod server;
 mod wire;
@@ -13,15 +12,14 @@ mod wire;
 use units::Time;
 
 use crate::{
-    Counters, DropCause, LossUnit, Packet, PipeSpec, QueueLimit, Train,
+    Counters, DropCause, LossUnit, Packet, PipeSpec, Train,
     cut::{cut, spacing, squeezed},
-    draws::{Draws, Purpose},
     fixed::Fixed,
     loss::Loss,
-    queue::{Backlog, Desk, Item, LossDrawn, Part, Queue},
+    queue::{Backlog, Desk, Item, LossDrawn, Part, Queue, limit, per_byte},
 };
 use server::Server;
-use wire::Wire;
+use wire::{Fate, Wire};
 
 /// A pipe run by events.
 pub(crate) struct Managed<P> {
@@ -51,6 +49,7 @@ struct Sending {
     departs: Option<Fixed>,
     /// The wire has lost it already: it only costs capacity.
     is_lost: bool,
+    fate: Fate,
 }
 
 /// What another kind of pipe leaves behind when it becomes managed.
@@ -89,19 +88,7 @@ impl<P: Packet> Managed<P> {
         Managed {
             spec: spec.clone(),
             queue: Queue::new(&spec.discipline, spec.overhead),
-            desk: Desk {
-                now: Fixed::ZERO,
-                limit: limit(spec),
-                overhead: spec.overhead,
-                per_byte: per_byte(spec),
-                serving: Backlog::default(),
-                idle_since: Some(Fixed::ZERO),
-                draws: Draws::new(seed, stream, Purpose::Queue),
-                closed: None,
-                before: None,
-                drops: Vec::new(),
-                marked: 0,
-            },
+            desk: Desk::new(spec, seed, stream),
             server: Server::new(spec),
             wire: Wire::new(spec, seed, stream),
             sending: None,
@@ -127,7 +114,8 @@ impl<P: Packet> Managed<P> {
         }
         let is_lost = legacy.leaving.is_none();
         if let Some((bytes, departs)) = legacy.sending {
-            managed.sending = Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost });
+            managed.sending =
+                Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost, fate: Fate::PLAIN });
             managed.desk.serving = Backlog { packets: 1, bytes };
             managed.desk.idle_since = None;
         }
@@ -153,7 +141,8 @@ impl<P: Packet> Managed<P> {
         };
         let arrival = squeezed(arrival, &packet, self.desk.per_byte, self.spec.overhead);
         let (at, step) = (Fixed::from(arrival.first), spacing(arrival, &packet));
-        let is_whole = step == Fixed::ZERO
+        let comes_at_once = step == Fixed::ZERO && !self.server.may_send_at_once();
+        let is_whole = (comes_at_once && !self.queue.evicts())
             || (!self.queue.judges_arrivals() && self.desk.fits(self.queue.backlog(), &packet));
         if is_whole {
             self.enter(Item::new(packet, at, step, loss));
@@ -249,12 +238,12 @@ impl<P: Packet> Managed<P> {
         self.desk.now = at;
         self.queue.enqueue(item, &mut self.desk);
         self.collect_drops(at);
+        self.run(at);
         if self.desk.per_byte.is_some() {
             let held = self.held().bytes;
             self.counters.max_queue_bytes = self.counters.max_queue_bytes.max(held);
             self.counters.max_queue_bytes_since = self.counters.max_queue_bytes_since.max(held);
         }
-        self.run(at);
     }
 
     /// Does all that is due by `now`.
@@ -281,13 +270,32 @@ impl<P: Packet> Managed<P> {
         let taken = self.queue.dequeue(&mut self.desk);
         self.collect_drops(at);
         if let Some(part) = self.desk.before.take() {
-            self.launch(part);
+            self.launch(part, Fate::PLAIN);
         }
         let Some(bytes) = taken else { return };
         let departs = self.server.serve(at, bytes);
         self.desk.serving = Backlog { packets: 1, bytes };
         self.desk.idle_since = None;
-        self.sending = Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost: false });
+        let fate = self.wire.fate(self.desk.taken_loss, departs.ceil());
+        if fate != Fate::PLAIN {
+            self.isolate();
+        }
+        self.sending =
+            Some(Sending { bytes, remaining: bytes, departs: Some(departs), is_lost: false, fate });
+    }
+
+    /// The segment whose service begins fares unlike those before it: they go on their way as a part of their own.
+    fn isolate(&mut self) {
+        self.queue.close(&mut self.desk);
+        let Some(last) = &mut self.desk.closed else { return };
+        let before = last.packet.segments() - 1;
+        if before == 0 {
+            return;
+        }
+        let rest = last.packet.split_off(before);
+        let packet = std::mem::replace(&mut last.packet, rest);
+        let part = Part { packet, loss: last.loss };
+        self.launch(part, Fate::PLAIN);
     }
 
     /// The last bit of the segment in service has left.
@@ -303,15 +311,15 @@ impl<P: Packet> Managed<P> {
         }
         self.leaving = Some((self.leaving.map_or(departs, |leaving| leaving.0), departs));
         if let Some(part) = self.desk.closed.take() {
-            self.launch(part);
+            self.launch(part, sending.fate);
         } else if sending.is_lost {
             self.leaving = None;
         }
     }
 
-    fn launch(&mut self, part: Part<P>) {
-        let (first, last) = self.leaving.take().unwrap_or((self.free_at, self.free_at));
-        self.wire.launch(first, last, part, &mut self.counters, &mut self.dropped);
+    fn launch(&mut self, part: Part<P>, fate: Fate) {
+        let leaving = self.leaving.take().unwrap_or((self.free_at, self.free_at));
+        self.wire.launch(leaving, part, fate, &mut self.counters, &mut self.dropped);
     }
 
     fn collect_drops(&mut self, at: Fixed) {
@@ -339,13 +347,4 @@ impl<P: Packet> Managed<P> {
         self.counters.queue_byte_seconds += self.held().bytes as f64 * span;
         self.counted_until = self.counted_until.max(now);
     }
-}
-
-/// Without a rate nothing waits, and nothing is dropped for want of room.
-fn limit(spec: &PipeSpec) -> QueueLimit {
-    if spec.rate.mean().is_some() { spec.queue } else { QueueLimit::Unlimited }
-}
-
-fn per_byte(spec: &PipeSpec) -> Option<Fixed> {
-    spec.rate.mean().filter(|rate| rate.0 > 0).map(Fixed::per_byte)
 }

@@ -98,6 +98,11 @@ impl Server {
         }
     }
 
+    /// Whether a segment may leave at the instant at which it comes, so that it does not count in the queue of the next.
+    pub(crate) fn may_send_at_once(&self) -> bool {
+        !matches!(self, Server::Constant { .. } | Server::Steps { .. })
+    }
+
     /// A bucket's clock as another pipe kept it.
     pub(crate) fn set_clock(&mut self, clock: Fixed) {
         if let Server::Bucket { full_at, .. } = self {

@@ -13,7 +13,6 @@ use units::Time;
 
 use crate::{
     Counters, DropCause, Jitter, Packet, PipeSpec, Reorder, Train,
-    cut::{cut, runs},
     draws::{Draws, Purpose},
     fixed::Fixed,
     loss::Loss,
@@ -30,9 +29,13 @@ struct OnWire<P> {
 
 /// What becomes of a segment on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+pub(crate) enum Fate {
     Lost,
     Arrives { flipped: Option<u64>, copies: u32 },
+}
+
+impl Fate {
+    pub(crate) const PLAIN: Fate = Fate::Arrives { flipped: None, copies: 1 };
 }
 
 pub(crate) struct Wire<P> {
@@ -112,56 +115,49 @@ impl<P: Packet> Wire<P> {
         }
     }
 
-    /// A packet leaves the queue, its first segment at `first` and its last at `last`.
+    /// What becomes of a segment that leaves the queue at `at`.
+    pub(crate) fn fate(&mut self, loss: LossDrawn, at: Time) -> Fate {
+        let is_lost = match loss {
+            LossDrawn::Lost => return Fate::PLAIN,
+            LossDrawn::Passes => false,
+            LossDrawn::NotYet => self.loss.as_mut().is_some_and(|loss| loss.next_is_lost(at)),
+        };
+        if is_lost {
+            return Fate::Lost;
+        }
+        let flipped = self.draws.happens(self.corrupt).then(|| self.draws.bits());
+        let copies = 1 + u32::from(self.draws.happens(self.duplicate));
+        Fate::Arrives { flipped, copies }
+    }
+
+    /// A packet with one fate has left the queue, its first segment at `first` and its last at `last`.
     pub(crate) fn launch(
         &mut self,
-        first: Fixed,
-        last: Fixed,
+        (first, last): (Fixed, Fixed),
         part: Part<P>,
+        fate: Fate,
         counters: &mut Counters,
         drops: &mut Vec<(Time, DropCause, P)>,
     ) {
-        let segments = part.packet.segments();
-        let step = if segments > 1 { last.saturating_sub(first).div(segments - 1) } else { Fixed::ZERO };
-        let leaves =
-            |segment: u32| if segment + 1 == segments { last } else { first + step * u64::from(segment) };
-        let is_harmless = self.corrupt <= 0.0 && self.duplicate <= 0.0;
-        let passes = part.loss == LossDrawn::Passes
-            || (part.loss == LossDrawn::NotYet
-                && self.loss.as_mut().is_none_or(|loss| loss.all_pass(segments)));
-        if passes && is_harmless {
-            self.send(first, last, part.packet, counters);
-            return;
-        }
-        let fates = runs(segments, |segment| {
-            let lost = match part.loss {
-                _ if passes => false,
-                LossDrawn::Lost => true,
-                _ => self.loss.as_mut().is_some_and(|loss| loss.next_is_lost(leaves(segment).ceil())),
-            };
-            if lost { Fate::Lost } else { self.harm() }
-        });
-        cut(part.packet, fates, |fate, from, mut part: P| {
-            let count = part.segments();
-            let (first, last) = (leaves(from), leaves(from + count - 1));
-            match fate {
-                Fate::Lost => {
-                    counters.dropped_loss += u64::from(count);
-                    drops.push((first.ceil(), DropCause::Loss, part));
+        let segments = u64::from(part.packet.segments());
+        let mut packet = part.packet;
+        match fate {
+            Fate::Arrives { flipped, copies } if part.loss != LossDrawn::Lost => {
+                if let Some(random) = flipped {
+                    packet.corrupt(random);
+                    counters.corrupted += segments;
                 }
-                Fate::Arrives { flipped, copies } => {
-                    if let Some(random) = flipped {
-                        part.corrupt(random);
-                        counters.corrupted += u64::from(count);
-                    }
-                    for _ in 1..copies {
-                        counters.duplicated += u64::from(count);
-                        self.send(first, last, part.clone(), counters);
-                    }
-                    self.send(first, last, part, counters);
+                for _ in 1..copies {
+                    counters.duplicated += segments;
+                    self.send(first, last, packet.clone(), counters);
                 }
+                self.send(first, last, packet, counters);
             }
-        });
+            _ => {
+                counters.dropped_loss += segments;
+                drops.push((last.ceil(), DropCause::Loss, packet));
+            }
+        }
     }
 
     /// When the next packet arrives.
@@ -185,13 +181,6 @@ impl<P: Packet> Wire<P> {
         let next =
             if from_ring { self.in_order.pop_front() } else { self.any_order.pop().map(|next| next.0) };
         next.map(|next| (next.delivery, next.packet))
-    }
-
-    /// Draws for a segment that is not lost. Flipped segments differ by their draw, so each is alone.
-    fn harm(&mut self) -> Fate {
-        let flipped = self.draws.happens(self.corrupt).then(|| self.draws.bits());
-        let copies = 1 + u32::from(self.draws.happens(self.duplicate));
-        Fate::Arrives { flipped, copies }
     }
 
     fn send(&mut self, first: Fixed, last: Fixed, packet: P, counters: &mut Counters) {

@@ -1,1 +1,124 @@
-//! todo
+//! New values during a run: what is queued, in service and on the wire.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Discipline, DropCause, LossModel};
+
+const MS: u64 = 1_000_000;
+const RATE: u64 = 12_000_000;
+
+fn ends(bench: &Bench) -> Vec<u64> {
+    bench.delivered.iter().map(|d| d.0.last.0).collect()
+}
+
+/// 1500 B on the wire take 1 ms at 12 Mb/s; a change to twice the rate comes in the middle of the second.
+#[test]
+fn the_packet_in_service_sends_its_rest_at_the_new_rate() {
+    for make in [Bench::new, Bench::managed] {
+        let spec = at_rate(RATE, QueueLimit::Unlimited);
+        let mut bench = make(&spec, 1);
+        (0..4).for_each(|i| bench.offer(Time(0), Probe::single(i, 1486)));
+        bench.change(Time(3 * MS / 2), &at_rate(2 * RATE, QueueLimit::Unlimited));
+        bench.run(END);
+        // Half of the second in a quarter of a millisecond, then one every half.
+        for (end, expected) in ends(&bench).iter().zip([MS, 7 * MS / 4, 9 * MS / 4, 11 * MS / 4]) {
+            assert!(end.abs_diff(expected) < 700, "{end}, {expected} expected");
+        }
+        assert_eq!(bench.counters().sent_packets, 4);
+    }
+}
+
+#[test]
+fn what_is_on_the_wire_keeps_its_arrival_and_order_is_kept() {
+    let spec = PipeSpec { delay: Time(100 * MS), ..PipeSpec::default() };
+    let mut bench = Bench::new(&spec, 1);
+    bench.offer(Time(0), Probe::single(0, 1486));
+    bench.change(Time(10 * MS), &PipeSpec { delay: Time(20 * MS), ..PipeSpec::default() });
+    bench.offer(Time(20 * MS), Probe::single(1, 1486));
+    bench.offer(Time(90 * MS), Probe::single(2, 1486));
+    bench.run(END);
+    assert_eq!(ends(&bench), [100 * MS, 100 * MS, 110 * MS]);
+}
+
+#[test]
+fn a_smaller_limit_drops_nothing_that_is_queued() {
+    let mut bench = Bench::new(&at_rate(RATE, QueueLimit::Packets(10)), 1);
+    (0..10).for_each(|i| bench.offer(Time(0), Probe::single(i, 1486)));
+    bench.change(Time(1), &at_rate(RATE, QueueLimit::Packets(3)));
+    bench.offer(Time(2), Probe::single(10, 1486));
+    bench.run(END);
+    assert_eq!(bench.numbers(), (0..10).collect::<Vec<_>>());
+    assert_eq!(bench.dropped(DropCause::Queue), [10]);
+}
+
+#[test]
+fn a_link_that_is_down_drops_what_comes_and_keeps_what_waits() {
+    let spec = PipeSpec { delay: Time(5 * MS), ..at_rate(RATE, QueueLimit::Unlimited) };
+    let down = PipeSpec { down: true, ..spec.clone() };
+    let mut bench = Bench::new(&spec, 1);
+    (0..3).for_each(|i| bench.offer(Time(0), Probe::single(i, 1486)));
+    bench.change(Time(3 * MS / 2), &down);
+    bench.offer(Time(2 * MS), Probe::train(3, 4, 1486));
+    bench.run(Time(99 * MS));
+    assert_eq!(bench.numbers(), [0], "it was on the wire");
+    bench.change(Time(100 * MS), &spec);
+    bench.run(END);
+    assert_eq!(bench.dropped(DropCause::Down), [3, 4, 5, 6]);
+    for (end, expected) in ends(&bench).iter().zip([6 * MS, 105 * MS + MS / 2, 106 * MS + MS / 2]) {
+        assert!(end.abs_diff(expected) < 700, "{end}, {expected} expected");
+    }
+    assert_eq!((bench.counters().dropped_down, bench.counters().sent_packets), (4, 3));
+}
+
+#[test]
+fn an_unlimited_rate_empties_the_queue_at_once() {
+    let mut bench = Bench::new(&at_rate(RATE, QueueLimit::Unlimited), 1);
+    (0..10).for_each(|i| bench.offer(Time(0), Probe::single(i, 1486)));
+    bench.change(Time(3 * MS / 2), &PipeSpec::default());
+    bench.run(END);
+    assert_eq!(ends(&bench).iter().filter(|end| **end == 3 * MS / 2).count(), 9);
+}
+
+proptest! {
+    /// Whatever changes when: nothing is lost but what is dropped, and flows stay in order.
+    #[test]
+    fn changes_conserve_packets(
+        disciplines in proptest::collection::vec(super::keeps::discipline(), 1..6),
+        rates in proptest::collection::vec(proptest::option::of(1_000_000u64..10_000_000_000), 6),
+        gaps in proptest::collection::vec((0u64..400_000, 1u32..20, 0u8..4), 1..80),
+        burst in proptest::option::of(1000u64..50_000), loss in 0.0..0.2f64,
+    ) {
+        let specs: Vec<PipeSpec> = disciplines.into_iter().zip(&rates).map(|(discipline, rate)| PipeSpec {
+            rate: rate.map_or(Rate::Unlimited, |rate| Rate::Constant(BitRate(rate))),
+            burst: burst.map(Bytes).filter(|_| rate.is_some_and(|rate| rate % 2 == 0)),
+            discipline,
+            queue: QueueLimit::Packets(60),
+            loss: LossModel::Independent(loss),
+            delay: Time(rate.unwrap_or(7) % MS),
+            ..PipeSpec::default()
+        }).collect();
+        let first = PipeSpec { discipline: Discipline::default(), ..specs[0].clone() };
+        let mut bench = Bench::new(&first, 1);
+        let (mut now, mut number) = (0, 0);
+        for (i, (gap, segments, kind)) in gaps.iter().enumerate() {
+            now += gap;
+            if *kind == 0 {
+                let spec = &specs[i % specs.len()];
+                bench.change(Time(now), &PipeSpec { down: i % 3 == 0, ..spec.clone() });
+            } else {
+                bench.offer(Time(now), Probe::train(number, *segments, 1000));
+                number += u64::from(*segments);
+            }
+        }
+        bench.change(Time(now + 1), &first);
+        bench.run(END);
+        let mut all = bench.numbers();
+        prop_assert!(all.windows(2).all(|w| w[0] < w[1]), "one flow stays in order");
+        all.extend(bench.dropped.iter().flat_map(|d| d.2.numbers()));
+        all.sort_unstable();
+        prop_assert_eq!(all, (0..number).collect::<Vec<_>>());
+        let counters = bench.counters();
+        prop_assert_eq!((counters.queue_packets, counters.queue_bytes), (0, 0));
+    }
+}

@@ -126,6 +126,10 @@ impl<P: Packet> CodelQueue<P> {
         self.control.dequeue(&self.codel, &mut self.lane, desk)
     }
 
+    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
+        self.lane.close(desk);
+    }
+
     pub(crate) fn backlog(&self) -> Backlog {
         self.lane.backlog()
     }

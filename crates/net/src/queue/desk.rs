@@ -1,9 +1,9 @@
 //! Where queues hand over what leaves them, and what they need to know of the pipe.
 
 use crate::{
-    DropCause, Ecn, Packet, QueueLimit,
+    DropCause, Ecn, Packet, PipeSpec, QueueLimit,
     cut::{cut, runs, segment_bytes, wire_bytes},
-    draws::Draws,
+    draws::{Draws, Purpose},
     fixed::Fixed,
     queue::lane::{Item, Lane},
 };
@@ -70,6 +70,8 @@ pub(crate) struct Desk<P> {
     /// Since when the server has had nothing to do.
     pub(crate) idle_since: Option<Fixed>,
     pub(crate) draws: Draws,
+    /// What is known of the losses of the segment that was taken last.
+    pub(crate) taken_loss: LossDrawn,
     /// The part that ends with the segment in service.
     pub(crate) closed: Option<Part<P>>,
     /// The part that ended with the segment before it.
@@ -79,6 +81,24 @@ pub(crate) struct Desk<P> {
 }
 
 impl<P: Packet> Desk<P> {
+    /// `stream` keeps the random draws of one network's pipes apart.
+    pub(crate) fn new(spec: &PipeSpec, seed: u64, stream: u64) -> Self {
+        Desk {
+            now: Fixed::ZERO,
+            limit: limit(spec),
+            overhead: spec.overhead,
+            per_byte: per_byte(spec),
+            serving: Backlog::default(),
+            idle_since: Some(Fixed::ZERO),
+            draws: Draws::new(seed, stream, Purpose::Queue),
+            taken_loss: LossDrawn::NotYet,
+            closed: None,
+            before: None,
+            drops: Vec::new(),
+            marked: 0,
+        }
+    }
+
     pub(crate) fn drop(&mut self, cause: DropCause, packet: P) {
         self.drops.push((cause, packet));
     }
@@ -114,22 +134,28 @@ impl<P: Packet> Desk<P> {
             }
             fate
         };
-        let fates = if segments == 1 { vec![(fate(self, 0), 1)] } else { runs(segments, |s| fate(self, s)) };
-        if let [(Fate::Enter, _)] = fates[..] {
-            lane.push(item);
+        if segments == 1 {
+            let fate = fate(self, 0);
+            self.settle(lane, item, fate);
             return;
         }
+        let fates = runs(segments, |segment| fate(self, segment));
         let (at, step, loss) = (item.at, item.step, item.loss);
-        cut(item.packet, fates, |fate, from, mut part: P| match fate {
-            Fate::Drop(cause) => self.drop(cause, part),
-            entering => {
-                if entering == Fate::EnterMarked {
-                    part.mark_ce();
-                    self.marked += u64::from(part.segments());
-                }
-                lane.push(Item::new(part, at + step * u64::from(from), step, loss));
-            }
+        cut(item.packet, fates, |fate, from, part| {
+            self.settle(lane, Item::new(part, at + step * u64::from(from), step, loss), fate);
         });
+    }
+
+    fn settle(&mut self, lane: &mut Lane<P>, mut item: Item<P>, fate: Fate) {
+        match fate {
+            Fate::Enter => lane.push(item),
+            Fate::EnterMarked => {
+                item.packet.mark_ce();
+                self.marked += u64::from(item.packet.segments());
+                lane.push(item);
+            }
+            Fate::Drop(cause) => self.drop(cause, item.packet),
+        }
     }
 
     /// Whether all of a packet fits beside `held`.
@@ -145,4 +171,14 @@ impl<P: Packet> Desk<P> {
 /// True where a packet may be marked instead of dropped.
 pub(crate) fn may_be_marked(ecn: Ecn) -> bool {
     ecn != Ecn::NotCapable
+}
+
+/// Without a rate nothing waits, and nothing is dropped for want of room.
+pub(crate) fn limit(spec: &PipeSpec) -> QueueLimit {
+    if spec.rate.mean().is_some() { spec.queue } else { QueueLimit::Unlimited }
+}
+
+/// The mean time for a byte.
+pub(crate) fn per_byte(spec: &PipeSpec) -> Option<Fixed> {
+    spec.rate.mean().filter(|rate| rate.0 > 0).map(Fixed::per_byte)
 }

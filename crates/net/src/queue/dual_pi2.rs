@@ -20,6 +20,9 @@ use crate::{DropCause, DualPi2, Ecn, Packet, fixed::Fixed};
 /// Of ten bytes the classic queue gets one where both have something (`sch_dualpi2`'s `c_protection`).
 const CLASSIC_SHARE: i64 = 10;
 
+/// The low-latency queue begins with this much credit: nine packets of 1514 B before the classic one's turn.
+const FIRST_CREDIT_BYTES: i64 = (CLASSIC_SHARE - 1) * 1514;
+
 pub(crate) struct DualQueue<P> {
     dual: DualPi2,
     low: Lane<P>,
@@ -48,7 +51,7 @@ impl<P: Packet> DualQueue<P> {
             base: 0.0,
             delay_before: 0.0,
             next_update: Fixed::ZERO,
-            credit: 0,
+            credit: FIRST_CREDIT_BYTES,
             last: None,
         }
     }
@@ -76,8 +79,7 @@ impl<P: Packet> DualQueue<P> {
         loop {
             let which = self.turn()?;
             if self.last != Some(which) {
-                self.low.close(desk);
-                self.classic.close(desk);
+                self.close(desk);
             }
             self.last = Some(which);
             let wanted = desk.draws.happens(self.probability(which, desk.now));
@@ -91,6 +93,11 @@ impl<P: Packet> DualQueue<P> {
             self.pay(which, bytes as i64);
             return Some(bytes);
         }
+    }
+
+    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
+        self.low.close(desk);
+        self.classic.close(desk);
     }
 
     pub(crate) fn backlog(&self) -> Backlog {
@@ -128,7 +135,7 @@ impl<P: Packet> DualQueue<P> {
     /// While both have something: a byte of the low-latency queue costs one, a classic one pays nine back.
     fn pay(&mut self, which: Which, bytes: i64) {
         if self.low.is_empty() || self.classic.is_empty() {
-            self.credit = 0;
+            self.credit = FIRST_CREDIT_BYTES;
             return;
         }
         self.credit += match which {
@@ -172,5 +179,90 @@ fn class<P: Packet>(packet: &P) -> Which {
     match packet.ecn() {
         Ecn::Ect1 | Ecn::CongestionExperienced => Which::Low,
         Ecn::NotCapable | Ecn::Ect0 => Which::Classic,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PipeSpec, test_packet::TestPacket};
+
+    /// A packet of 1000 B and this codepoint.
+    #[derive(Debug, Clone)]
+    struct Coded(TestPacket, Ecn);
+
+    impl Packet for Coded {
+        fn segments(&self) -> u32 {
+            1
+        }
+        fn segment_bytes(&self) -> u32 {
+            self.0.bytes
+        }
+        fn last_segment_bytes(&self) -> u32 {
+            self.0.bytes
+        }
+        fn split_off(&mut self, _at: u32) -> Self {
+            unreachable!("single segments")
+        }
+        fn ecn(&self) -> Ecn {
+            self.1
+        }
+        fn mark_ce(&mut self) {
+            self.1 = Ecn::CongestionExperienced;
+        }
+    }
+
+    fn queue() -> (DualQueue<Coded>, Desk<Coded>) {
+        let dual = DualPi2 { step: units::Time(u64::MAX / 2), ..DualPi2::default() };
+        (DualQueue::new(dual, 0), Desk::new(&PipeSpec::default(), 3, 0))
+    }
+
+    fn item(ecn: Ecn, at: Fixed) -> Item<Coded> {
+        Item::new(Coded(TestPacket::single(0, 1000), ecn), at, Fixed::ZERO, super::super::LossDrawn::NotYet)
+    }
+
+    /// At p' = 0.2 the classic queue signals with p'^2 = 0.04 and the low-latency one with k p' = 0.4.
+    #[test]
+    fn the_queues_are_coupled_by_the_square_root() {
+        let (mut queue, mut desk) = queue();
+        queue.base = 0.2;
+        queue.next_update = Fixed::from(units::Time(u64::MAX));
+        let n = 200_000;
+        let (mut low, mut classic) = (0, 0);
+        for _ in 0..n {
+            for ecn in [Ecn::Ect1, Ecn::NotCapable] {
+                queue.enqueue(item(ecn, Fixed::ZERO), &mut desk);
+            }
+            while queue.dequeue(&mut desk).is_some() {
+                let part = desk.closed.take();
+                low += u32::from(part.is_some_and(|part| part.packet.1 == Ecn::CongestionExperienced));
+            }
+            classic += std::mem::take(&mut desk.drops).len();
+        }
+        for (share, expected) in [(f64::from(low), 0.4), (classic as f64, 0.04f64)] {
+            let deviation = (expected * (1.0 - expected) / f64::from(n)).sqrt();
+            let share = share / f64::from(n);
+            assert!((share - expected).abs() < 2.576 * deviation, "{share}, {expected} expected");
+        }
+    }
+
+    /// With a head that waits 35 ms, 20 above the target: p' grows by alpha 0.02 + beta 0.035 at first, then by
+    /// alpha times the error and beta times the growth.
+    #[test]
+    fn the_base_probability_follows_the_pi_controller() {
+        let (mut queue, mut desk) = queue();
+        let ms = |n: u64| Fixed::from(units::Time(n * 1_000_000));
+        queue.next_update = ms(35);
+        queue.adopt(item(Ecn::NotCapable, Fixed::ZERO));
+        queue.update(ms(35));
+        let first = 0.16 * 0.020 + 3.2 * 0.035;
+        assert!((queue.base - first).abs() < 1e-9, "{}", queue.base);
+        queue.update(ms(50));
+        assert!((queue.base - first).abs() < 1e-9, "not before 16 ms have passed");
+        queue.update(ms(51));
+        let second = first + 0.16 * 0.036 + 3.2 * 0.016;
+        assert!((queue.base - second).abs() < 1e-9, "{}", queue.base);
+        desk.now = ms(52);
+        assert_eq!(queue.backlog().packets, 1);
     }
 }

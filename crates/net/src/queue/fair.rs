@@ -99,7 +99,7 @@ impl<P: Packet> Fair<P> {
                 continue;
             }
             if self.last != Some(index) {
-                self.close_last(desk);
+                self.close(desk);
             }
             let flow = self.flows[index].as_mut()?;
             let before = flow.lane.backlog();
@@ -122,6 +122,12 @@ impl<P: Packet> Fair<P> {
             if again {
                 self.old.push_back(index);
             }
+        }
+    }
+
+    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
+        if let Some(flow) = self.last.take().and_then(|last| self.flows[last].as_mut()) {
+            flow.lane.close(desk);
         }
     }
 
@@ -149,13 +155,6 @@ impl<P: Packet> Fair<P> {
     fn unlist_first(&mut self) {
         if self.new.pop_front().is_none() {
             self.old.pop_front();
-        }
-    }
-
-    /// The packet that was being taken ends here: another flow's turn has come.
-    fn close_last(&mut self, desk: &mut Desk<P>) {
-        if let Some(flow) = self.last.take().and_then(|last| self.flows[last].as_mut()) {
-            flow.lane.close(desk);
         }
     }
 

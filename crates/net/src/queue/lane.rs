@@ -95,6 +95,7 @@ impl<P: Packet> Lane<P> {
         let item = self.items.front_mut()?;
         item.mark = mark;
         item.taken += 1;
+        desk.taken_loss = item.loss;
         let ends = item.taken == item.packet.segments();
         self.backlog.packets -= 1;
         self.backlog.bytes -= bytes;

@@ -12,7 +12,7 @@ mod red;
 mod tail;
 mod xcp;
 
-pub(crate) use desk::{Backlog, Desk, LossDrawn, Part};
+pub(crate) use desk::{Backlog, Desk, LossDrawn, Part, limit, per_byte};
 pub(crate) use lane::Item;
 
 use crate::{Discipline, Packet, fixed::Fixed};
@@ -73,6 +73,11 @@ impl<P: Packet> Queue<P> {
         each!(self, queue => queue.dequeue(desk))
     }
 
+    /// The packet that is being taken ends with the segment taken last.
+    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
+        each!(self, queue => queue.close(desk));
+    }
+
     /// What has not been taken yet.
     pub(crate) fn backlog(&self) -> Backlog {
         each!(self, queue => queue.backlog())
@@ -96,6 +101,15 @@ impl<P: Packet> Queue<P> {
         match self {
             Queue::Tail(tail) => tail.marks(),
             Queue::Red(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a full queue drops what waits, not what comes.
+    pub(crate) fn evicts(&self) -> bool {
+        match self {
+            Queue::Tail(tail) => tail.evicts(),
+            Queue::Fair(_) => true,
             _ => false,
         }
     }

@@ -102,6 +102,10 @@ impl<P: Packet> RedQueue<P> {
         self.lane.take(Mark::No, desk)
     }
 
+    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
+        self.lane.close(desk);
+    }
+
     pub(crate) fn backlog(&self) -> Backlog {
         self.lane.backlog()
     }
@@ -151,18 +155,15 @@ mod tests {
         gaps
     }
 
-    /// The paper's section 7: with p_a the gap is uniform over 1 to 1/p_b, so the mean is (1/p_b + 1) / 2.
+    /// By the paper's figure 2 the segment after a drop has count = 1, so that the gap is uniform over 1 to 1/p_b - 1.
     #[test]
     fn drops_are_spaced_uniformly() {
-        for (bytes, p_b) in [(200_000.0, 0.05), (140_000.0, 0.02), (300_000.0, 0.1), (450_000.0, 0.55)] {
+        for (bytes, most) in [(200_000.0, 19.0f64), (140_000.0, 49.0), (300_000.0, 9.0), (120_000.0, 99.0)] {
             let gaps = gaps(bytes, 20_000);
-            let most = (1.0f64 / p_b).floor();
-            assert!(gaps.iter().all(|gap| *gap as f64 <= most + 1.0), "{:?} at {bytes}", gaps.iter().max());
+            assert_eq!(gaps.iter().max().copied(), Some(most as u64), "at {bytes}");
             let mean = gaps.iter().sum::<u64>() as f64 / gaps.len() as f64;
-            // Of the uniform's own deviation, 99 %; and of half a segment where 1/p_b is no whole number.
-            let tolerance =
-                2.576 * (most / 12f64.sqrt()) / (gaps.len() as f64).sqrt() + (1.0 / p_b).fract() * 0.5;
-            assert!((mean - (1.0 / p_b + 1.0) / 2.0).abs() < tolerance, "mean gap {mean} at p_b {p_b}");
+            let deviation = ((most * most - 1.0) / 12.0).sqrt() / (gaps.len() as f64).sqrt();
+            assert!((mean - (most + 1.0) / 2.0).abs() < 2.576 * deviation, "mean gap {mean} at {bytes}");
         }
     }
 

@@ -30,6 +30,10 @@ impl<P: Packet> Tail<P> {
         matches!(self.full, Full::Newest { mark_above: Some(_) })
     }
 
+    pub(crate) fn evicts(&self) -> bool {
+        matches!(self.full, Full::Oldest)
+    }
+
     pub(crate) fn enqueue(&mut self, item: Item<P>, desk: &mut Desk<P>) {
         match self.full {
             Full::Newest { mark_above } => {
@@ -56,6 +60,10 @@ impl<P: Packet> Tail<P> {
 
     pub(crate) fn dequeue(&mut self, desk: &mut Desk<P>) -> Option<u64> {
         self.lane.take(Mark::No, desk)
+    }
+
+    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
+        self.lane.close(desk);
     }
 
     pub(crate) fn backlog(&self) -> Backlog {

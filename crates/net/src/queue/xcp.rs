@@ -91,7 +91,8 @@ impl<P: Packet> XcpQueue<P> {
     pub(crate) fn dequeue(&mut self, desk: &mut Desk<P>) -> Option<u64> {
         self.clock(desk);
         let given = &mut self.given;
-        if let Some(packet) = self.lane.head_untouched() {
+        // Without a rate there is no bandwidth to share out: the feedback passes as it came.
+        if let Some(packet) = self.lane.head_untouched().filter(|_| desk.per_byte.is_some()) {
             let bytes = wire_bytes(packet, desk.overhead) as f64;
             if let Some(header) = packet.xcp() {
                 let feedback = given.share(header, bytes);
@@ -101,6 +102,10 @@ impl<P: Packet> XcpQueue<P> {
         let taken = self.lane.take(Mark::No, desk);
         self.least_bytes = self.least_bytes.min(self.lane.backlog().bytes);
         taken
+    }
+
+    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
+        self.lane.close(desk);
     }
 
     pub(crate) fn backlog(&self) -> Backlog {

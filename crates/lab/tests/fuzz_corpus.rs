@@ -17,3 +17,8 @@ fn replay(target: &str, function: impl Fn(&[u8])) {
 fn frames() {
     replay("frames", lab::fuzzing::frames);
 }
+
+#[test]
+fn frames_at_routers() {
+    replay("frames", lab::fuzzing::frames_at_routers);
+}

@@ -17,3 +17,21 @@ fn replay(target: &str, function: impl Fn(&[u8])) {
 fn scenario_files() {
     replay("scenario", scenario::fuzzing::scenario);
 }
+
+#[test]
+fn topologies() {
+    replay("import_mn", |data| {
+        if let Ok(text) = std::str::from_utf8(data) {
+            drop(scenario::import_mn(text, "fuzz"));
+        }
+    });
+}
+
+#[test]
+fn traces() {
+    replay("traces", |data| {
+        if let Ok(text) = std::str::from_utf8(data) {
+            drop((net::RateTrace::mahimahi(text), net::RateTrace::csv(text)));
+        }
+    });
+}

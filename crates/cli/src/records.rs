@@ -10,6 +10,7 @@ use clap::Args;
 use record::{Run, RunEntry};
 use schema::{PublishedResult, Summary};
 use serde_json::{Value, json};
+use units::Time;
 use view::{LoadedRun, PlotOptions, ReportExtra};
 
 use crate::{exit::Exit, output};
@@ -46,6 +47,12 @@ pub struct PlotArgs {
     /// Draw against this metric instead of time, a point for each sample
     #[arg(long, value_name = "METRIC")]
     against: Option<String>,
+    /// Only from this time since the start, as in 4.5s
+    #[arg(long, value_name = "TIME")]
+    from: Option<Time>,
+    /// Only until this time
+    #[arg(long, value_name = "TIME")]
+    to: Option<Time>,
     /// The SVG file to write; standard output without it
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -89,7 +96,15 @@ pub fn compare(args: &CompareArgs, runs_dir: &Path, json: bool) -> anyhow::Resul
 pub fn plot(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let runs = load(runs_dir, &args.keys)?;
     let metrics: Vec<&str> = args.metric.iter().map(|m| m.trim()).collect();
-    let options = PlotOptions { title: runs.first().map(|r| r.title.clone()), ..PlotOptions::default() };
+    let end = runs.iter().map(|r| r.run.duration_s).fold(0.0, f64::max);
+    let from = args.from.map_or(0.0, Time::as_secs_f64);
+    let to = args.to.map_or(end, Time::as_secs_f64);
+    if from >= to {
+        return Err(Exit::BadInput(format!("there is nothing between {from} s and {to} s")).into());
+    }
+    let span_s = (args.from.is_some() || args.to.is_some()).then_some((from, to));
+    let options =
+        PlotOptions { title: runs.first().map(|r| r.title.clone()), span_s, ..PlotOptions::default() };
     let borrowed: Vec<&LoadedRun> = runs.iter().collect();
     let svg = match &args.against {
         Some(against) => view::plot_against(&borrowed, &metrics, against, &options),

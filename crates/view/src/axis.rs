@@ -103,6 +103,16 @@ impl Axis {
         axis
     }
 
+    /// The time axis from `from_s` to `to_s`.
+    pub(crate) fn of_span(from_s: f64, to_s: f64, target: usize) -> Self {
+        if from_s <= 0.0 || to_s <= from_s {
+            return Self::of_time(to_s, target);
+        }
+        let step = nice_step((to_s - from_s) / target.max(1) as f64, &TIME_STEPS);
+        let ticks = ticks(from_s, to_s, step, 1.0);
+        Axis { min: from_s, max: to_s, ticks, unit: "s".to_owned() }
+    }
+
     fn with_step(min: f64, max: f64, step: f64, unit: Unit) -> Self {
         let (factor, name) = match unit {
             Unit::Count => (1.0, ""),

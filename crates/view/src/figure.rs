@@ -13,6 +13,8 @@ use crate::series::{Point, decimate, range, smooth, smoothing_s};
 
 /// Stretches of time that a curve is reduced to: two points each.
 const BUCKETS: usize = 700;
+/// A span of time so short (seconds) is shown sample by sample.
+const CLOSE_S: f64 = 1.0;
 /// Link directions in a panel, the fullest first.
 const LINKS_MAX: usize = 4;
 /// Flows whose verdict is shown as a strip.
@@ -60,10 +62,22 @@ pub(crate) struct Figure<'a> {
     pub(crate) legend: Vec<(String, usize)>,
     pub(crate) strips: Vec<Strip>,
     pub(crate) end_s: f64,
+    /// How much time is shown.
+    span_s: f64,
 }
 
 impl<'a> Figure<'a> {
     pub(crate) fn of(runs: &'a [&'a LoadedRun], metrics: &'a [Metric]) -> Self {
+        let end_s = runs.iter().map(|run| run.end_s()).fold(0.0, f64::max);
+        Self::of_span(runs, metrics, (0.0, end_s))
+    }
+
+    /// Of runs with only the rows of a span of time, in seconds.
+    pub(crate) fn of_span(
+        runs: &'a [&'a LoadedRun],
+        metrics: &'a [Metric],
+        (from_s, end_s): (f64, f64),
+    ) -> Self {
         let summaries: Vec<_> = runs.iter().map(|run| &run.run).collect();
         let mut labels = run_labels(&summaries);
         for (label, run) in labels.iter_mut().zip(runs) {
@@ -76,7 +90,8 @@ impl<'a> Figure<'a> {
             panels: Vec::new(),
             legend: Vec::new(),
             strips: strips(runs, &labels),
-            end_s: runs.iter().map(|run| run.end_s()).fold(0.0, f64::max),
+            end_s,
+            span_s: end_s - from_s,
         };
         if runs.len() > 1 {
             figure.legend = labels.into_iter().enumerate().map(|(index, label)| (label, index)).collect();
@@ -153,9 +168,11 @@ impl<'a> Figure<'a> {
 
     /// A curve as it is, or averaged where samples are noisy and close.
     fn add_curve(&self, panel: &mut Panel<'_>, colour: usize, stroke: Stroke, points: &[Point]) {
-        let window_s = smoothing_s(self.end_s);
+        let window_s = smoothing_s(self.span_s);
         let drawn = decimate(points, self.end_s, BUCKETS);
-        if !panel.metric.is_smoothed() || !is_denser_than(points, window_s) {
+        // Who looks at a short while wants to see what happened in it.
+        let is_close = self.span_s < CLOSE_S;
+        if is_close || !panel.metric.is_smoothed() || !is_denser_than(points, window_s) {
             panel.curves.push(Curve { colour, stroke, points: drawn, raw: Vec::new() });
             return;
         }

@@ -58,6 +58,16 @@ impl LoadedRun {
         }
     }
 
+    /// The rows between two instants, in seconds since the start.
+    pub(crate) fn between(&self, from_s: f64, to_s: f64) -> Self {
+        let inside = |time_us: i64| (from_s..=to_s).contains(&(time_us as f64 * 1e-6));
+        let mut part = self.clone();
+        part.flows.retain(|row| inside(row.time_us));
+        part.links.retain(|row| inside(row.time_us));
+        part.events.retain(|event| inside(event.time_us));
+        part
+    }
+
     /// The end of the time axis: the run's duration, or its last row where that is later.
     pub(crate) fn end_s(&self) -> f64 {
         let last_flow = self.flows.iter().map(|row| row.time_us).max().unwrap_or(0);

@@ -32,13 +32,22 @@ pub struct PlotOptions {
     pub panel_height: u32,
     /// Horizontal lines in the goodput panel, beside the wire limit that the runs know themselves.
     pub references: Vec<Reference>,
+    /// From when to when, in seconds since the start; all of it where `None`.
+    pub span_s: Option<(f64, f64)>,
     /// Whether the style sheet is in the picture. False only inside a page that has it already.
     pub standalone: bool,
 }
 
 impl Default for PlotOptions {
     fn default() -> Self {
-        PlotOptions { title: None, width: 960, panel_height: 150, references: Vec::new(), standalone: true }
+        PlotOptions {
+            title: None,
+            width: 960,
+            panel_height: 150,
+            references: Vec::new(),
+            span_s: None,
+            standalone: true,
+        }
     }
 }
 
@@ -59,10 +68,19 @@ pub fn plot(runs: &[&LoadedRun], metrics: &[&str], options: &PlotOptions) -> Res
         return Err(Error::NoMetric);
     }
     let metrics = metrics.iter().map(|name| Metric::parse(name)).collect::<Result<Vec<_>, _>>()?;
-    let figure = Figure::of(runs, &metrics);
-    let time = Axis::of_time(figure.end_s, x_ticks(options));
+    let Some((from, to)) = options.span_s else {
+        return Ok(draw_over_time(&Figure::of(runs, &metrics), 0.0, options));
+    };
+    let parts: Vec<LoadedRun> = runs.iter().map(|run| run.between(from, to)).collect();
+    let parts: Vec<&LoadedRun> = parts.iter().collect();
+    let figure = Figure::of_span(&parts, &metrics, (from, to));
+    Ok(draw_over_time(&figure, from, options))
+}
+
+fn draw_over_time(figure: &Figure<'_>, from: f64, options: &PlotOptions) -> String {
+    let time = Axis::of_span(from, figure.end_s, x_ticks(options));
     let name = format!("time since the start ({})", time.unit);
-    Ok(draw(&figure, time, &name, "over time", options))
+    draw(figure, time, &name, "over time", options)
 }
 
 /// Draws `metrics` of `runs` against another metric of the same rows: a point for each sample of the second half of each flow.

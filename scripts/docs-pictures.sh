@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
-# Draws docs/lab8.svg anew from fresh runs; $1 is the program.
+# Draws the pictures in docs anew from fresh runs; $1 is the program.
 set -eu
 longfat=$1
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
+# The ids of a scenario's runs, oldest first.
+ids() { "$longfat" --runs "$runs" ls --json | grep -o '"id": "[^"]*"' | cut -d'"' -f4 | grep -- "-lab" | sort; }
+draw() { "$longfat" --runs "$runs" plot $(ids) "$@"; rm -rf "${runs:?}"/*; }
+
 "$longfat" --runs "$runs" run scenarios/lab8.toml --engine lab >/dev/null
-default=$("$longfat" --runs "$runs" ls --json | grep -o '"id": "[^"]*lab-default"' | cut -d'"' -f4)
-tuned=$("$longfat" --runs "$runs" ls --json | grep -o '"id": "[^"]*lab-tuned"' | cut -d'"' -f4)
-"$longfat" --runs "$runs" plot "$default" "$tuned" --metric goodput,cwnd,rtt -o docs/lab8.svg
+draw --metric goodput,cwnd,rtt -o docs/lab8.svg
+"$longfat" --runs "$runs" run scenarios/l8-hol.toml >/dev/null
+draw --metric link_rate,goodput,inflight --from 4.9s --to 5.3s -o docs/l8-hol.svg
+"$longfat" --runs "$runs" run scenarios/areas.toml >/dev/null
+draw --metric goodput,rtt --against inflight -o docs/areas.svg

@@ -3,10 +3,13 @@
 use std::fs;
 
 use model::{Ip, Transport};
-use net::{PipeSpec, QueueLimit};
+use net::{LossUnit, PipeSpec, QueueLimit};
 use scenario::{Flow, Host, Kind, Scenario, Tcp};
 use units::{BitRate, Time};
 use verdict::{Buffer, FlowContext, PathLink};
+
+/// The most that a host with segmentation offload hands over at once (GSO_LEGACY_MAX_SIZE, linux/netdevice.h).
+const SUPER_PACKET_BYTES: u32 = 65_536;
 
 /// A flow's way through the network and back.
 pub struct FlowPath<'a> {
@@ -65,9 +68,13 @@ impl<'a> FlowPath<'a> {
         }
     }
 
-    /// Probability that a packet is lost on the way there.
+    /// How often losses happen on the way there, by segment: super-packets that are lost whole are one loss each.
     pub fn loss(&self) -> f64 {
-        1.0 - self.there.iter().map(|(_, _, d)| 1.0 - d.loss.mean()).product::<f64>()
+        let per_segment = |d: &PipeSpec| match d.loss_unit {
+            LossUnit::Segment => d.loss.mean(),
+            LossUnit::SuperPacket => d.loss.mean() / f64::from((SUPER_PACKET_BYTES / self.mtu.max(1)).max(1)),
+        };
+        1.0 - self.there.iter().map(|(_, _, d)| 1.0 - per_segment(d)).product::<f64>()
     }
 }
 

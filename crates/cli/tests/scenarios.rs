@@ -1,0 +1,96 @@
+//! What the scenarios that come with the program are there to show, in the lab.
+
+mod common;
+
+use common::{Place, one_lab_at_a_time, shipped};
+use serde_json::Value;
+
+fn every_scenario() -> Vec<std::path::PathBuf> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let files = |dir: &std::path::Path| {
+        let found: Vec<_> = std::fs::read_dir(dir).unwrap().flatten().map(|e| e.path()).collect();
+        found.into_iter().filter(|p| p.extension().is_some_and(|e| e == "toml"))
+    };
+    files(&root).chain(files(&root.join("gallery"))).collect()
+}
+
+#[test]
+fn every_scenario_resolves_in_all_its_variants() {
+    let place = Place::new("");
+    let all = every_scenario();
+    assert!(all.len() >= 16, "{all:?}");
+    for file in all {
+        let ran = place.run(&["run", file.to_str().unwrap(), "--engine", "model", "--json"]);
+        assert_eq!(ran.code, 0, "{}: {ran:?}", file.display());
+    }
+}
+
+/// The least that the link carried in any `span_s` seconds that begin between the two instants, in bit/s.
+fn least_rate(record: &std::path::Path, from_s: f64, to_s: f64, span_s: f64) -> f64 {
+    let links = record::Run::open(record).unwrap().links().unwrap();
+    let sent: Vec<(f64, f64)> = links
+        .iter()
+        .filter(|row| row.direction == "forward")
+        .map(|row| (row.time_us as f64 * 1e-6, row.sent_bytes.unwrap() as f64))
+        .collect();
+    let rate = |(at, bytes): &(f64, f64)| {
+        let end = sent.iter().find(|(t, _)| *t >= at + span_s)?;
+        (from_s..to_s).contains(at).then(|| (end.1 - bytes) * 8.0 / (end.0 - at))
+    };
+    sent.iter().filter_map(rate).fold(f64::INFINITY, f64::min)
+}
+
+/// L8-hol: over two round trips (80 ms) half of the rate with a window of one bandwidth-delay product, all of it with two.
+#[test]
+fn one_lost_segment_stalls_a_window_of_one_bdp_and_not_of_two() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&shipped("l8-hol.toml"));
+    let json = place.run(&["run", "s.toml", "--set", "duration=6s", "--json"]).json();
+    let least = |variant: &str| {
+        let runs = json["runs"].as_array().unwrap();
+        let run = runs.iter().find(|r| r["variant"] == variant).unwrap();
+        let record = place.path("runs").join("s").join(run["id"].as_str().unwrap());
+        least_rate(&record, 5.0, 5.15, 0.08) / 500e6
+    };
+    let (one, two) = (least("window-1-bdp"), least("window-2-bdp"));
+    assert!((0.2..0.75).contains(&one), "with one BDP {one:.2} of the rate");
+    assert!(two > 0.85 && two > one + 0.2, "with two BDP {two:.2} of the rate, with one {one:.2}");
+}
+
+/// The law at the measured round-trip time, within 0.7 and 1.3.
+#[test]
+fn reno_follows_the_loss_throughput_law() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&shipped("loss-law.toml"));
+    let json = place.run(&["run", "s.toml", "--set", "duration=30s", "--json"]).json();
+    let flow = &json["runs"][0]["flows"][0];
+    let number = |key: &str| flow[key].as_f64().unwrap();
+    let rtt = number("mean_rtt_us") * 1e-6;
+    let law = number("mss_bytes") * 8.0 / rtt * (1.5f64 / 0.001).sqrt();
+    let ratio = number("goodput_bps") / law;
+    assert!((0.7..1.3).contains(&ratio), "{ratio:.2} of the law's {law:.0} bit/s at {rtt:.4} s");
+}
+
+#[test]
+fn a_loss_is_marked_where_it_happened() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&shipped("l8-hol.toml"));
+    let json =
+        place.run(&["run", "s.toml", "--variant", "window-2-bdp", "--set", "duration=6s", "--json"]).json();
+    let forward = json["runs"][0]["links"].as_array().unwrap().iter().find(|l| l["direction"] == "forward");
+    assert_eq!(forward.unwrap()["dropped_loss"], Value::from(1), "exactly the one that was placed");
+}
+
+/// A modem's queue of a second, and FQ-CoDel in its place.
+#[test]
+fn fq_codel_keeps_the_ping_short() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&shipped("gallery/dsl.toml"));
+    let json = place.run(&["run", "s.toml", "--set", "duration=8s", "--json"]).json();
+    let worst = |run: usize| {
+        let flows = json["runs"][run]["flows"].as_array().unwrap();
+        flows.iter().find(|f| f["kind"] == "ping").unwrap()["max_rtt_us"].as_f64().unwrap() / 1000.0
+    };
+    assert!(worst(0) > 300.0, "bufferbloat: {} ms", worst(0));
+    assert!(worst(1) < 150.0, "FQ-CoDel: {} ms", worst(1));
+}

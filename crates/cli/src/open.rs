@@ -8,11 +8,20 @@ use crate::{exit::Exit, output};
 
 /// Reads and checks a scenario file. What a MiniEdit topology has that means nothing here is told once.
 pub fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
+    read_telling(path, |note| output::note(&format!("{}: {note}", path.display())))
+}
+
+/// The same of a file whose notes another process of ours has told.
+pub fn read_told_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
+    read_telling(path, |_| {})
+}
+
+fn read_telling(path: &Path, tell: impl Fn(&str)) -> anyhow::Result<ScenarioFile> {
     let name = path.display().to_string();
     let text = read_text(path)?;
     if is_mn(path) {
         let imported = import(path, &text)?;
-        imported.notes.iter().for_each(|note| output::note(&format!("{name}: {note}")));
+        imported.notes.iter().for_each(|note| tell(note));
         return Ok(ScenarioFile::parse(&name, &imported.toml).map_err(Exit::Scenario)?);
     }
     Ok(ScenarioFile::parse_with(&name, &text, &beside(path)).map_err(Exit::Scenario)?)

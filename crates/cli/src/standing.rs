@@ -15,7 +15,7 @@ use lab::{
     Journal, Standing,
     standing::{Answer, KeepOptions, NodeStatus, Request, Status, ask},
 };
-use scenario::Scenario;
+use scenario::{Scenario, ScenarioFile};
 use serde_json::{Value, json};
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     interrupt,
     lab_command::clean_journal,
     lab_engine,
-    open::{self, parse_set, read_scenario},
+    open::{self, parse_set, read_scenario, read_told_scenario},
     output,
 };
 
@@ -71,6 +71,11 @@ impl UpArgs {
         let stem = self.file.file_stem().map(|s| s.to_string_lossy().into_owned());
         self.name.clone().or(stem).unwrap_or_default()
     }
+
+    fn resolve(&self, file: &ScenarioFile) -> anyhow::Result<Scenario> {
+        let variant = self.variant.as_deref().or_else(|| file.variants().next());
+        open::resolve(file, &self.file, variant, &self.sets)
+    }
 }
 
 /// What to run, and where.
@@ -117,7 +122,7 @@ pub fn up(args: &UpArgs, json: bool) -> anyhow::Result<()> {
 /// Starts the lab and returns its name.
 pub fn start(args: &UpArgs) -> anyhow::Result<String> {
     // Mistakes are told here, before anything is started.
-    resolve(args)?;
+    let scenario = args.resolve(&read_scenario(&args.file)?)?;
     clean_journal(&Journal::of_this_user())?;
     let program = std::env::current_exe().context("cannot find this program's file")?;
     let mut command = Command::new(program);
@@ -149,7 +154,6 @@ pub fn start(args: &UpArgs) -> anyhow::Result<String> {
     }
     let name = line.trim().to_owned();
     if args.run_commands {
-        let scenario = resolve(args)?;
         let commands = scenario.hosts.iter().filter_map(|h| Some((h.name.as_str(), h.start.as_deref()?)));
         commands.into_iter().for_each(|(host, line)| run_command(&name, host, line));
     }
@@ -179,7 +183,8 @@ pub fn exec_command(lab: &str, host: &str) -> anyhow::Result<Command> {
 
 /// The process that keeps the lab.
 pub fn keep(args: &UpArgs) -> anyhow::Result<()> {
-    let scenario = resolve(args)?;
+    // Its notes were told by `up`, which started us.
+    let scenario = args.resolve(&read_told_scenario(&args.file)?)?;
     lab::standing::begin_session();
     let journal = Journal::of_this_user();
     let stop: std::sync::Arc<AtomicBool> = interrupt::flag()?;
@@ -199,12 +204,6 @@ pub fn keep(args: &UpArgs) -> anyhow::Result<()> {
         lab::standing::leave_terminal();
     };
     lab::standing::keep(&scenario, &options, ready).map_err(lab_engine::failure)
-}
-
-fn resolve(args: &UpArgs) -> anyhow::Result<Scenario> {
-    let file = read_scenario(&args.file)?;
-    let variant = args.variant.as_deref().or_else(|| file.variants().next());
-    open::resolve(&file, &args.file, variant, &args.sets)
 }
 
 /// Runs a program on a node, in this terminal.

@@ -25,12 +25,12 @@ pub fn main() -> ExitCode {
     words.extend(arguments.iter().map(|a| a.to_string_lossy().into_owned()));
     let mut told = false;
     if is_for_emulated_port(&words[1..]) {
-        match ask(Path::new(CONTROL), &Request::Words { words }) {
+        match ask(Path::new(CONTROL), &Request::Words { words: words.clone() }) {
             Ok(Answer::Text { text }) => {
                 if !text.is_empty() && output::text(&text).is_err() {
                     return ExitCode::FAILURE;
                 }
-                told = true;
+                told = !(text.starts_with("qdisc longfat ") && the_kernel_has_more(&words));
             }
             Ok(Answer::Refused { why }) => {
                 output::note(&format!("Error: {why}."));
@@ -52,4 +52,10 @@ pub fn main() -> ExitCode {
     let error = Command::new(REAL_TC).args(arguments).exec();
     output::note(&format!("tc: cannot start {REAL_TC}: {error}"));
     ExitCode::FAILURE
+}
+
+/// A host's own device without netem and tbf: the kernel's qdisc is to be shown after the link.
+fn the_kernel_has_more(words: &[String]) -> bool {
+    let device = words.iter().skip_while(|w| *w != "dev").nth(1);
+    Path::new(REAL_TC).exists() && device.is_some_and(|d| Path::new("/sys/class/net").join(d).exists())
 }

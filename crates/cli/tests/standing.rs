@@ -4,62 +4,11 @@ mod common;
 
 use std::process::Command;
 
-use common::{Place, SMALL, eventually, is_root, one_lab_at_a_time};
-
-/// A lab that is taken down at the end of a test, however it ends.
-struct Lab<'a> {
-    place: &'a Place,
-    name: String,
-}
-
-impl<'a> Lab<'a> {
-    fn up(place: &'a Place, options: &[&str]) -> Self {
-        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
-        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("test-{}-{number}", std::process::id());
-        let ran = place.run(&[&["lab", "up", "s.toml", "--name", &name], options].concat());
-        assert_eq!(ran.code, 0, "{ran:?}");
-        Lab { place, name }
-    }
-
-    fn exec(&self, host: &str, program: &[&str]) -> common::Ran {
-        self.place.run(&[&["lab", "exec", "--lab", &self.name, host, "--"], program].concat())
-    }
-
-    fn shell(&self, commands: &[&str]) -> common::Ran {
-        let each = commands.iter().flat_map(|c| ["-c", c]);
-        self.place.run(&["lab", "shell", "--lab", &self.name].into_iter().chain(each).collect::<Vec<_>>())
-    }
-
-    fn keeper(&self) -> u32 {
-        let status = self.place.run(&["lab", "status", &self.name, "--json"]).json();
-        u32::try_from(status["labs"][0]["pid"].as_u64().unwrap()).unwrap()
-    }
-
-    /// The median round-trip time from h1 to h2, of pings after the first.
-    fn rtt_ms(&self) -> f64 {
-        let ran = self.exec("h1", &["ping", "-i", "0.1", "-c", "6", "h2"]);
-        let mut times: Vec<f64> = ran
-            .stdout
-            .lines()
-            .filter_map(|l| l.split("time=").nth(1)?.split_whitespace().next()?.parse().ok())
-            .skip(1)
-            .collect();
-        times.sort_by(f64::total_cmp);
-        *times.get(times.len() / 2).unwrap_or_else(|| panic!("{ran:?}"))
-    }
-}
-
-impl Drop for Lab<'_> {
-    fn drop(&mut self) {
-        self.place.run(&["lab", "down", &self.name]);
-    }
-}
-
-fn is_alive(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
-}
+use common::{
+    Place, SMALL, eventually, is_root,
+    lab::{Lab, is_alive},
+    one_lab_at_a_time,
+};
 
 #[test]
 fn programs_run_on_hosts_that_know_each_other() {
@@ -89,19 +38,19 @@ fn links_change_while_the_lab_runs() {
     let _turn = one_lab_at_a_time();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &[]);
-    assert!((10.0..13.0).contains(&lab.rtt_ms()));
+    assert!((10.0..13.0).contains(&lab.rtt_ms("h1", "h2")));
     assert_eq!(lab.shell(&["link s1-h2 delay 15ms"]).code, 0);
-    assert!((40.0..43.0).contains(&lab.rtt_ms()), "10 + 15 + 15 ms");
+    assert!((40.0..43.0).contains(&lab.rtt_ms("h1", "h2")), "10 + 15 + 15 ms");
     // As the student's sheet has it, on a switch's port and on a host's own.
     assert_eq!(
         lab.exec("s1", &["tc", "qdisc", "add", "dev", "s1-eth2", "root", "netem", "delay", "5ms"]).code,
         0
     );
-    assert!((30.0..33.0).contains(&lab.rtt_ms()), "10 + 5 + 15 ms");
+    assert!((30.0..33.0).contains(&lab.rtt_ms("h1", "h2")), "10 + 5 + 15 ms");
     let on_host =
         lab.exec("h2", &["tc", "qdisc", "replace", "dev", "h2-eth0", "root", "netem", "delay", "1ms"]);
     assert_eq!(on_host.code, 0, "{on_host:?}");
-    assert!((16.0..19.0).contains(&lab.rtt_ms()), "10 + 5 + 1 ms");
+    assert!((16.0..19.0).contains(&lab.rtt_ms("h1", "h2")), "10 + 5 + 1 ms");
     let shown = lab.exec("h2", &["tc", "qdisc", "show", "dev", "h2-eth0"]);
     assert!(shown.stdout.contains("netem") && shown.stdout.contains("delay 1ms"), "{shown:?}");
     let refused = lab.shell(&["tc qdisc add dev s1-eth2 root fq_codel"]);

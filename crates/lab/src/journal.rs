@@ -100,6 +100,10 @@ impl Journal {
     /// Also where a lab of this name is up.
     pub fn enter_standing(&self, scenario: &str, name: &str) -> Result<Guard, Error> {
         self.make_directory().attempted(|| format!("make {}", self.0.display()))?;
+        // Of two that come up at once, the second must see the first's entry. The lock ends with this function, or with
+        // the process; locking the directory itself leaves no file behind.
+        let turn = File::open(&self.0).and_then(|directory| directory.lock().map(|()| directory));
+        let _turn = turn.attempted(|| format!("lock {}", self.0.display()))?;
         if self.clean()?.alive.iter().filter_map(|e| e.standing.as_ref()).any(|s| s.name == name) {
             return Err(Error::AlreadyUp { name: name.into() });
         }
@@ -255,6 +259,25 @@ mod tests {
         assert!(!path.exists() && !unfinished.exists());
         drop(guard);
         assert_eq!(journal.clean().unwrap(), Cleaned::default());
+    }
+
+    #[test]
+    fn of_two_labs_that_come_up_at_once_under_one_name_one_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path());
+        for _ in 0..20 {
+            let together = std::sync::Barrier::new(2);
+            let enter = || {
+                together.wait();
+                journal.enter_standing("s", "twin")
+            };
+            let both = std::thread::scope(|scope| {
+                let threads = [scope.spawn(enter), scope.spawn(enter)];
+                threads.map(|t| t.join().unwrap())
+            });
+            let refused = both.iter().filter(|b| matches!(b, Err(Error::AlreadyUp { .. }))).count();
+            assert_eq!(refused, 1, "{both:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What the end-to-end tests share: the binary, scenarios, one lab at a time.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod lab;
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},

@@ -171,6 +171,23 @@ pub fn leave_terminal() {
     }
 }
 
+/// The MTU of a device of the network namespace that `socket` was made in (netdevice(7), SIOCGIFMTU).
+pub(crate) fn device_mtu(socket: BorrowedFd<'_>, device: &str) -> io::Result<u32> {
+    // SAFETY: all of ifreq is plain numbers, for which zero is valid.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // The last byte stays zero.
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(device.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the request lives across the call; the kernel fills in ifru_mtu.
+    let mtu = unsafe {
+        check(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request))?;
+        request.ifr_ifru.ifru_mtu
+    };
+    Ok(mtu as u32)
+}
+
 /// Sends one byte with descriptors.
 pub(crate) fn send_fds(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let raw: Vec<RawFd> = fds.iter().take(MAX_FDS).map(AsRawFd::as_raw_fd).collect();

@@ -20,12 +20,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use net::{Network, PipeId};
+use net::{Network, PipeId, PipeSpec};
 use scenario::Scenario;
 use units::Time;
 
 use super::{
     control::{Answer, LinkStatus, NodeStatus, Request, Status, StopCommand, read_line, write_line},
+    host_mtus::HostMtus,
     isolate::{begin_processes, send_fds},
     links::{Done, Links},
     mounts,
@@ -105,7 +106,9 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
         commands: inbox,
         captures: captures.clone(),
     };
+    let host_mtus = HostMtus::of(lab.hosts.iter())?;
     let keeper = Keeper {
+        host_mtus,
         scenario,
         name: options.name,
         stop_commands: options.stop_commands,
@@ -146,6 +149,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
 
 /// Answers requests.
 struct Keeper<'a> {
+    host_mtus: HostMtus,
     scenario: &'a Scenario,
     name: &'a str,
     stop_commands: bool,
@@ -164,6 +168,7 @@ struct Keeper<'a> {
 impl Keeper<'_> {
     fn serve(mut self, listener: &UnixListener, stopped: impl Fn() -> bool) {
         while !stopped() {
+            self.follow_host_mtus();
             match listener.accept() {
                 Ok((stream, _)) => {
                     if self.answer(stream) {
@@ -182,6 +187,7 @@ impl Keeper<'_> {
             stream.set_write_timeout(Some(CLIENT_PATIENCE))
         });
         let Ok(request) = patient.and_then(|()| read_line::<Request>(&stream)) else { return false };
+        self.follow_host_mtus();
         let refused = |why: String| Answer::Refused { why };
         let answer = match &request {
             Request::Words { words } => match self.obey(words) {
@@ -239,12 +245,27 @@ impl Keeper<'_> {
                 ));
             }
         };
-        for (pipe, spec) in done.changed {
+        self.change(done.changed)?;
+        Ok(done.text)
+    }
+
+    fn change(&self, pipes: Vec<(PipeId, PipeSpec)>) -> Result<(), String> {
+        for (pipe, spec) in pipes {
             self.commands
                 .send(Command::Change(pipe, Box::new(spec)))
                 .map_err(|_| "the emulator has ended")?;
         }
-        Ok(done.text)
+        Ok(())
+    }
+
+    /// What programs on the hosts did to the MTUs of their devices.
+    fn follow_host_mtus(&mut self) {
+        for (device, mtu) in self.host_mtus.changed() {
+            // An emulator that has ended is noticed elsewhere.
+            if let Ok(done) = self.links.ifconfig(&[device, "mtu".into(), mtu.to_string()]) {
+                let _ = self.change(done.changed);
+            }
+        }
     }
 
     /// `pcap`, `pcap NAME [forward|backward] FILE`, `pcap stop FILE`.

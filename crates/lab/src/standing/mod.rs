@@ -2,6 +2,7 @@
 
 mod control;
 mod enter;
+mod host_mtus;
 mod isolate;
 mod keep;
 mod links;

@@ -133,9 +133,18 @@ pub(crate) fn parse(words: &[String]) -> Result<Tc, String> {
     Ok(Tc::Change { device, action, place, handle, kind })
 }
 
-/// True where the words after `tc` are about netem or tbf, or about what may be theirs; the rest is for the real tc.
+/// True where the words after `tc` are about netem or tbf on a port of the lab, or about what may be theirs; the rest is
+/// for the real tc, and so is what else a host has, such as `lo`.
 pub fn is_for_emulated_port(words: &[String]) -> bool {
-    parse(words).is_ok()
+    let device = words.iter().skip_while(|w| *w != "dev").nth(1);
+    let ours = words.iter().any(|w| w == "netem" || w == "tbf");
+    device.is_none_or(|d| is_port_name(d)) && (ours || parse(words).is_ok())
+}
+
+/// Whether this is what the lab calls its ports: `s1-eth2`.
+fn is_port_name(device: &str) -> bool {
+    let number = device.rsplit_once("-eth").map(|(_, number)| number);
+    number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// `1:` or `1:1`: the qdisc's number.
@@ -412,6 +421,23 @@ mod tests {
             panic!()
         };
         assert_eq!((tbf.burst, tbf.limit), (Bytes(4096), Bytes(404_096)));
+    }
+
+    #[test]
+    fn netem_and_tbf_on_ports_are_the_labs_and_the_rest_is_not() {
+        for (line, is_ours) in [
+            ("qdisc show", true),
+            ("qdisc show dev h1-eth0", true),
+            ("qdisc show dev lo", false),
+            ("qdisc add dev h1-eth0 root netem delay 1ms", true),
+            ("qdisc add dev h1-eth0 root netem slot 1ms", true),
+            ("qdisc add dev lo root netem delay 1ms", false),
+            ("qdisc add dev h1-eth0 root fq", false),
+            ("qdisc del dev h1-eth0 root", true),
+            ("class show dev h1-eth0", false),
+        ] {
+            assert_eq!(is_for_emulated_port(&words(line)), is_ours, "{line}");
+        }
     }
 
     #[test]

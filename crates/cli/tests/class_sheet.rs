@@ -1,0 +1,172 @@
+//! The class sheet of Lab 8 and Lab 13, typed into `longfat lab shell` as students type it into Mininet, at 100 Mb/s.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{
+    Place, SMALL,
+    lab::{Lab, have},
+    one_lab_at_a_time,
+};
+
+/// h1 - s1 - s2 - h2.
+fn lab8() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenario/tests/mn/lab8.mn")
+}
+
+const DELAY: &str = "sudo tc qdisc add dev s1-eth2 root handle 1: netem delay 20ms\n";
+const RATE: &str =
+    "sudo tc qdisc add dev s1-eth2 parent 1: handle 2: tbf rate 100mbit burst 500000 limit 250000\n";
+
+#[test]
+fn the_delay_and_the_rate_are_what_the_sheet_says() {
+    if !have(&["iperf3"]) {
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::of(&place, &lab8(), &[]);
+    assert!(lab.rtt_ms("h1", "h2") < 5.0, "nothing delays yet");
+    let typed = lab.typed(&format!(
+        "# buffers first, then the emulated path\n\
+         h1 sysctl -w net.ipv4.tcp_rmem='10240 87380 16777216'\n\
+         h1 sysctl -w net.ipv4.tcp_wmem='10240 87380 16777216'\n\
+         h2 sysctl -w net.ipv4.tcp_rmem='10240 87380 16777216'\n\
+         h2 sysctl -w net.ipv4.tcp_congestion_control=reno\n\
+         {DELAY}{RATE}\
+         tc qdisc show dev s1-eth2\n\
+         h1 sysctl net.ipv4.tcp_rmem\n\
+         h1 ping -c 1 h2\n\
+         exit\n\
+         this line is never read\n"
+    ));
+    assert_eq!(typed.code, 0, "{typed:?}");
+    let rmem: Vec<&str> = typed.stdout.lines().filter(|l| l.contains("10240")).collect();
+    assert!(rmem.len() >= 4 && rmem.last().unwrap().contains("16777216"), "{typed:?}");
+    assert!(typed.stdout.contains("netem 1:") && typed.stdout.contains("tbf 2:"), "{typed:?}");
+    assert!(typed.stdout.contains(" 0% packet loss"), "{typed:?}");
+    let control = |host: &str| lab.exec(host, &["cat", "/proc/sys/net/ipv4/tcp_congestion_control"]).stdout;
+    assert_eq!(control("h2").trim(), "reno");
+    assert_ne!(control("h1").trim(), "reno", "a host's settings are its own");
+    let rtt = lab.rtt_ms("h1", "h2");
+    assert!((20.0..23.0).contains(&rtt), "{rtt} ms");
+
+    lab.serve_iperf3("h2");
+    lab.serve_iperf3("h1");
+    let forward = lab.exec("h1", &["iperf3", "-c", "h2", "-t", "2", "-O", "1", "-J"]);
+    let json: serde_json::Value = serde_json::from_str(&forward.stdout).unwrap();
+    let goodput = json["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+    // The bucket lets 500000 bytes through at once.
+    assert!((30e6..102e6).contains(&goodput), "{goodput} b/s");
+    let back = lab.iperf3_bps("h2", "h1");
+    assert!(back > 102e6, "only s1 to s2 is limited: {back} b/s");
+
+    let lossy =
+        lab.typed("tc qdisc change dev s1-eth2 root handle 1: netem loss 20%\ntc qdisc show dev s1-eth2\n");
+    assert!(
+        lossy.code == 0 && lossy.stdout.contains("loss 20%") && lossy.stdout.contains("tbf 2:"),
+        "{lossy:?}"
+    );
+    let pings = lab.exec("h1", &["ping", "-c", "200", "-i", "0.01", "-W", "1", "h2"]);
+    let received: u32 =
+        pings.stdout.split(" received").next().and_then(|t| t.rsplit(' ').next()).unwrap().parse().unwrap();
+    // 160 on the average, with a deviation of 5.7; netem without delay has none any more.
+    assert!((130..190).contains(&received), "{pings:?}");
+    assert!(lab.typed("tc qdisc del dev s1-eth2 root\n").code == 0);
+    assert!(lab.rtt_ms("h1", "h2") < 5.0, "nothing delays any more");
+}
+
+#[test]
+fn jumbo_frames_pass_only_after_every_port_takes_them() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::of(&place, &lab8(), &[]);
+    let jumbo =
+        || lab.exec("h1", &["ping", "-M", "do", "-s", "8972", "-c", "2", "-i", "0.2", "-W", "1", "h2"]);
+    assert_ne!(jumbo().code, 0, "the host itself is at 1500");
+    let mtu = |host: &str| format!("{host} ifconfig {host}-eth0 mtu 9000\n");
+    let hosts = match have(&["ifconfig"]) {
+        true => mtu("h1") + &mtu("h2"),
+        false => "h1 ip link set dev h1-eth0 mtu 9000\nh2 ip link set dev h2-eth0 mtu 9000\n".into(),
+    };
+    let typed = lab.typed(&hosts);
+    assert_eq!(typed.code, 0, "{typed:?}");
+    assert_ne!(jumbo().code, 0, "the switches are at 1500");
+    let typed =
+        lab.typed("ifconfig s1-eth1 mtu 9000\nifconfig s1-eth2 mtu 9000\ns2 ifconfig s2-eth1 mtu 9000\n");
+    assert_eq!(typed.code, 0, "{typed:?}");
+    assert_ne!(jumbo().code, 0, "s2-eth2 is at 1500");
+    let typed = lab.typed("sudo ifconfig s2-eth2 mtu 9000\n");
+    assert_eq!(typed.code, 0, "{typed:?}");
+    let passed = jumbo();
+    assert!(passed.stdout.contains(" 0% packet loss"), "{passed:?}; {}", lab.shell(&["links"]).stdout);
+    let back = lab.exec("h2", &["ping", "-M", "do", "-s", "8972", "-c", "1", "-W", "1", "h1"]);
+    assert_eq!(back.code, 0, "{back:?}");
+}
+
+#[test]
+fn tc_is_understood_however_it_is_called() {
+    if !have(&["tc"]) {
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::of(&place, &lab8(), &[]);
+    let callable: Vec<&str> = ["tc", "/sbin/tc", "/usr/sbin/tc", "sudo tc"]
+        .into_iter()
+        .filter(|call| match call.strip_prefix("sudo") {
+            Some(_) => have(&["sudo"]) && common::is_root(),
+            None => !call.starts_with('/') || Path::new(call).exists(),
+        })
+        .collect();
+    for (i, call) in callable.iter().enumerate() {
+        let delay = 5 * (i + 1);
+        let set = format!("h1 {call} qdisc replace dev h1-eth0 root netem delay {delay}ms\n");
+        let typed = lab.typed(&format!("{set}h1 {call} qdisc show dev h1-eth0\n"));
+        assert!(typed.code == 0 && typed.stdout.contains(&format!("delay {delay}ms")), "{call}: {typed:?}");
+        let rtt = lab.rtt_ms("h1", "h2");
+        assert!((delay as f64..delay as f64 + 4.0).contains(&rtt), "{call}: {rtt} ms");
+    }
+    // The ports of switches can be reached from a host as well, as all of them are in Mininet's root.
+    let port =
+        lab.typed("h1 tc qdisc add dev s2-eth1 root netem delay 40ms\nh1 tc qdisc del dev h1-eth0 root\n");
+    assert_eq!(port.code, 0, "{port:?}");
+    assert!((40.0..44.0).contains(&lab.rtt_ms("h1", "h2")));
+}
+
+#[test]
+fn what_is_not_understood_is_refused_by_name() {
+    if !have(&["tc"]) {
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::of(&place, &lab8(), &[]);
+    for (line, named) in [
+        ("tc qdisc add dev s1-eth2 root fq_codel", "fq_codel"),
+        ("tc qdisc add dev s1-eth2 root htb default 1", "htb"),
+        ("tc class add dev s1-eth2 parent 1: classid 1:1 htb rate 1mbit", "class"),
+        ("tc qdisc add dev s9-eth1 root netem delay 1ms", "s9-eth1"),
+        ("tc qdisc change dev s1-eth2 root netem delay 1ms", "no such qdisc"),
+        ("tc qdisc add dev s1-eth2 root netem delay soon", "soon"),
+        ("tc qdisc add dev s1-eth2 parent 7: tbf rate 1mbit burst 10kb limit 10kb", "7:"),
+        ("ifconfig s1-eth1 mtu huge", "huge"),
+        ("ifconfig s1-eth7", "s1-eth7"),
+        ("ovs-vsctl show", "ovs-vsctl"),
+        ("h1 tc qdisc add dev h1-eth0 root netem slot 1ms", "slot"),
+    ] {
+        let typed = lab.typed(&format!("{line}\n"));
+        // The shell repeats a host's whole command; what is refused must be named before that.
+        let said = typed.stderr.lines().next().unwrap_or_default();
+        assert!(typed.code == 1 && said.contains(named) && !said.contains(line), "{line}: {typed:?}");
+    }
+    assert!(lab.rtt_ms("h1", "h2") < 5.0, "nothing of it has an effect");
+    // Other qdiscs of a host, and its other devices, are the real tc's.
+    for device in ["h1-eth0", "lo"] {
+        let set = format!("h1 tc qdisc replace dev {device} root pfifo limit 7");
+        let real = lab.typed(&format!("{set}\nh1 tc qdisc show dev {device}\n"));
+        let shown = real.stdout.contains("qdisc pfifo") && real.stdout.contains("limit 7p");
+        assert!(real.code == 0 && shown, "{device}: {real:?}");
+    }
+}

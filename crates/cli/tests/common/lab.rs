@@ -1,0 +1,131 @@
+//! A standing lab for a test: up at its beginning, down at its end, and the class's tools on its hosts.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use super::{Place, Ran};
+
+/// A name that no other lab of this machine has.
+pub fn lab_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A lab that is taken down at the end of a test, however it ends.
+pub struct Lab<'a> {
+    pub place: &'a Place,
+    pub name: String,
+    /// What `lab up` said.
+    pub told: Ran,
+}
+
+impl<'a> Lab<'a> {
+    /// Of the place's own scenario.
+    pub fn up(place: &'a Place, options: &[&str]) -> Self {
+        Self::of(place, Path::new("s.toml"), options)
+    }
+
+    pub fn of(place: &'a Place, file: &Path, options: &[&str]) -> Self {
+        let name = lab_name();
+        let told = place.run(&[&["lab", "up", file.to_str().unwrap(), "--name", &name], options].concat());
+        assert_eq!(told.code, 0, "{told:?}");
+        Lab { place, name, told }
+    }
+
+    pub fn exec(&self, host: &str, program: &[&str]) -> Ran {
+        self.place.run(&[&["lab", "exec", "--lab", &self.name, host, "--"], program].concat())
+    }
+
+    /// A line of shell on a host.
+    pub fn sh(&self, host: &str, line: &str) -> Ran {
+        self.exec(host, &["sh", "-c", line])
+    }
+
+    pub fn shell(&self, commands: &[&str]) -> Ran {
+        let each = commands.iter().flat_map(|c| ["-c", c]);
+        self.place.run(&["lab", "shell", "--lab", &self.name].into_iter().chain(each).collect::<Vec<_>>())
+    }
+
+    /// The shell, with these lines typed into it.
+    pub fn typed(&self, lines: &str) -> Ran {
+        let file = self.place.path("typed");
+        std::fs::write(&file, lines).unwrap();
+        let mut command = self.place.longfat(&["lab", "shell", "--lab", &self.name]);
+        Ran::of(command.stdin(std::fs::File::open(file).unwrap()).output().unwrap())
+    }
+
+    pub fn status(&self) -> serde_json::Value {
+        self.place.run(&["lab", "status", &self.name, "--json"]).json()["labs"][0].clone()
+    }
+
+    pub fn keeper(&self) -> u32 {
+        u32::try_from(self.status()["pid"].as_u64().unwrap()).unwrap()
+    }
+
+    pub fn down(&self) -> Ran {
+        self.place.run(&["lab", "down", &self.name])
+    }
+
+    /// The median round-trip time of pings after the first; `options` come before the address.
+    pub fn rtt_ms(&self, from: &str, to: &str) -> f64 {
+        let ran = self.exec(from, &["ping", "-i", "0.1", "-c", "6", to]);
+        let mut times: Vec<f64> = ran
+            .stdout
+            .lines()
+            .filter_map(|l| l.split("time=").nth(1)?.split_whitespace().next()?.parse().ok())
+            .skip(1)
+            .collect();
+        times.sort_by(f64::total_cmp);
+        *times.get(times.len() / 2).unwrap_or_else(|| panic!("{ran:?}"))
+    }
+
+    /// Starts iperf3's server on a host, until the lab goes down.
+    pub fn serve_iperf3(&self, host: &str) {
+        let ran = self.exec(host, &["iperf3", "-s", "-D"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let listens = || self.sh(host, "cat /proc/net/tcp /proc/net/tcp6").stdout.contains(":1451 ");
+        assert!(super::eventually(listens), "iperf3 on {host} does not listen");
+    }
+
+    /// The goodput of a second of iperf3, in bits a second, as the receiver counts it.
+    pub fn iperf3_bps(&self, from: &str, to: &str) -> f64 {
+        let ran = self.exec(from, &["iperf3", "-c", to, "-t", "1", "-J"]);
+        let json: serde_json::Value =
+            serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{from} to {to}: {e}: {ran:?}"));
+        json["end"]["sum_received"]["bits_per_second"]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{from} to {to}: {json}"))
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        self.down();
+    }
+}
+
+pub fn is_alive(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
+}
+
+/// Sends a signal, such as `-KILL`.
+pub fn signal(name: &str, pid: u32) {
+    assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+}
+
+/// True where these programs are installed (`scripts/setup.sh tests` does that); says which is missing otherwise.
+pub fn have(programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories: Vec<PathBuf> =
+        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).collect();
+    let missing: Vec<&&str> =
+        programs.iter().filter(|p| !directories.iter().any(|d| d.join(p).is_file())).collect();
+    if !missing.is_empty() {
+        eprintln!("skipped: {missing:?} is not installed");
+    }
+    missing.is_empty()
+}

@@ -1,0 +1,288 @@
+//! What people do to standing labs by mistake or in a hurry: twice the same, killed, interrupted, nobody listening.
+
+mod common;
+
+use std::{
+    io::Write,
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use common::{
+    Place, Ran, SMALL, eventually, is_root,
+    lab::{Lab, is_alive, lab_name, signal},
+    network_namespaces, one_lab_at_a_time,
+};
+
+/// A program on a host that goes on until somebody ends it.
+fn started(lab: &Lab, line: &str) -> Child {
+    lab.place
+        .longfat(&["lab", "exec", "--lab", &lab.name, "h1", "--", "sh", "-c", line])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .unwrap()
+}
+
+/// A number of seconds to sleep that nobody else on this machine sleeps, and whether somebody does.
+struct Sleep(String);
+
+impl Sleep {
+    fn of(lab: &Lab) -> Self {
+        Sleep(format!("87{}", lab.keeper()))
+    }
+
+    fn runs(&self) -> bool {
+        let found = Command::new("pgrep").args(["-f", &format!("^sleep {}", self.0)]).output().unwrap();
+        !found.stdout.is_empty()
+    }
+}
+
+#[test]
+fn one_name_is_one_lab() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let name = lab_name();
+    let up = || {
+        place
+            .longfat(&["lab", "up", "s.toml", "--name", &name])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let both: Vec<Child> = vec![up(), up()];
+    let ran: Vec<Ran> = both.into_iter().map(|c| Ran::of(c.wait_with_output().unwrap())).collect();
+    let status = place.run(&["lab", "status", &name, "--json"]);
+    let ping = place.run(&["lab", "exec", "--lab", &name, "h1", "--", "ping", "-c", "1", "h2"]);
+    let down = place.run(&["lab", "down", &name]);
+    let (well, ill): (Vec<&Ran>, Vec<&Ran>) = ran.iter().partition(|r| r.code == 0);
+    assert_eq!((well.len(), ill.len()), (1, 1), "{ran:?}");
+    assert!(ill[0].stderr.contains("is up already"), "{ran:?}");
+    assert_eq!((status.code, ping.code, down.code), (0, 0, 0), "{status:?} {ping:?} {down:?}");
+    assert_eq!(place.run(&["lab", "status", &name]).code, 2, "one lab, which is down");
+}
+
+#[test]
+fn a_shell_outlives_its_lab_and_says_so() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, &[]);
+    let keeper = lab.keeper();
+    let mut shell = place
+        .longfat(&["lab", "shell", "--lab", &lab.name])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut typing = shell.stdin.take().unwrap();
+    let mark = place.path("mark");
+    writeln!(typing, "h1 touch {}", mark.display()).unwrap();
+    assert!(eventually(|| mark.exists()));
+    signal("-KILL", keeper);
+    assert!(eventually(|| !is_alive(keeper)));
+    writeln!(typing, "h1 true\nlinks\npingall\nexit").unwrap();
+    drop(typing);
+    let ran = Ran::of(shell.wait_with_output().unwrap());
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("3 of the commands failed"), "{ran:?}");
+    assert!(!ran.stderr.contains("panicked"), "{ran:?}");
+    let late = place.run(&["lab", "shell", "--lab", &lab.name, "-c", "nodes"]);
+    assert!(late.code == 2 && late.stderr.contains("is up"), "{late:?}");
+}
+
+#[test]
+fn a_program_that_ignores_signals_ends_with_its_lab() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, &[]);
+    let sleep = Sleep::of(&lab);
+    let mut exec = started(&lab, &format!("trap '' TERM INT HUP QUIT; sleep {}; true", sleep.0));
+    assert!(eventually(|| sleep.runs()));
+    let down = lab.down();
+    assert_eq!(down.code, 0, "{down:?}");
+    assert!(eventually(|| !sleep.runs()), "it must end with its lab");
+    assert_eq!(exec.wait().unwrap().code(), Some(128 + 9), "what ran was killed");
+}
+
+#[test]
+fn signals_to_exec_reach_what_it_runs() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, &[]);
+    let sleep = Sleep::of(&lab);
+    let line = format!("exec sleep {}", sleep.0);
+
+    let mut exec = started(&lab, &line);
+    assert!(eventually(|| sleep.runs()));
+    signal("-TERM", exec.id());
+    exec.wait().unwrap();
+    assert!(eventually(|| !sleep.runs()), "nothing runs on when exec is terminated");
+
+    // Ctrl-C is for all processes of the terminal.
+    let mut exec = started(&lab, &line);
+    assert!(eventually(|| sleep.runs()));
+    let group = format!("-{}", exec.id());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+    assert_eq!(exec.wait().unwrap().code(), Some(128 + 2), "the program's own end is told");
+    assert!(eventually(|| !sleep.runs()));
+    assert_eq!(lab.exec("h1", &["true"]).code, 0, "the lab stays");
+}
+
+#[test]
+fn a_lab_that_is_signalled_goes_down_in_order() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let before = network_namespaces();
+    for name in ["-TERM", "-INT", "-HUP"] {
+        let lab = Lab::up(&place, &[]);
+        let (keeper, sleep) = (lab.keeper(), Sleep::of(&lab));
+        let mut exec = started(&lab, &format!("sleep {}", sleep.0));
+        assert!(eventually(|| sleep.runs()));
+        signal(name, keeper);
+        assert!(eventually(|| !is_alive(keeper)), "{name}");
+        exec.wait().unwrap();
+        assert!(eventually(|| !sleep.runs()), "{name}: programs remain");
+        assert!(eventually(|| network_namespaces().is_subset(&before)), "{name}: namespaces remain");
+        assert_eq!(place.run(&["lab", "status", &lab.name]).code, 2, "{name}");
+        let cleaned = place.run(&["lab", "clean", "--json"]).json();
+        let removed = cleaned["removed"].as_array().unwrap();
+        assert!(removed.iter().all(|e| e["pid"] != keeper), "{name}: it cleans up itself: {cleaned}");
+    }
+}
+
+#[test]
+fn a_lab_that_cannot_come_up_leaves_nothing() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let before = network_namespaces();
+    for (set, named) in [
+        ("hosts.h2.sysctl.net.ipv4.no_such_setting=1", "no_such_setting"),
+        ("hosts.h2.sysctl.net.ipv4.tcp_congestion_control=nobody", "nobody"),
+    ] {
+        let name = lab_name();
+        let ran = place.run(&["lab", "up", "s.toml", "--name", &name, "--set", set]);
+        assert!(ran.code != 0 && ran.stderr.contains(named), "{ran:?}");
+        assert_eq!(ran.stdout, "", "{ran:?}");
+        assert_eq!(place.run(&["lab", "status", &name]).code, 2);
+        assert!(eventually(|| network_namespaces().is_subset(&before)), "{set}: namespaces remain");
+        let cleaned = place.run(&["lab", "clean", "--json"]).json();
+        assert!(!cleaned["alive"].to_string().contains(&name), "{cleaned}");
+    }
+}
+
+#[test]
+fn nobody_on_standard_output_stops_no_lab() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let name = lab_name();
+    let mut child = place
+        .longfat(&["lab", "up", "s.toml", "--name", &name])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let up = Ran::of(child.wait_with_output().unwrap());
+    let ping = place.run(&["lab", "exec", "--lab", &name, "h1", "--", "ping", "-c", "1", "h2"]);
+    let down = place.run(&["lab", "down", &name]);
+    assert_eq!((up.code, up.stderr.as_str()), (0, ""), "{up:?}");
+    assert_eq!((ping.code, down.code), (0, 0), "{ping:?} {down:?}");
+}
+
+#[test]
+fn up_does_not_hold_a_pipe_open() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let name = lab_name();
+    let began = Instant::now();
+    // As in `longfat lab up ... 2>&1 | cat`: cat ends when nobody can write any more.
+    let line = format!("'{}' lab up s.toml --name {name} 2>&1 | cat", common::binary());
+    let ran = Command::new("timeout")
+        .args(["20", "sh", "-c", &line])
+        .current_dir(place.dir.path())
+        .output()
+        .map(Ran::of)
+        .unwrap();
+    let down = place.run(&["lab", "down", &name]);
+    assert!(ran.stdout.contains("is up"), "{ran:?} after {:?}", began.elapsed());
+    assert_eq!((ran.code, down.code), (0, 0), "{ran:?} {down:?}");
+}
+
+#[test]
+fn two_users_may_use_one_name() {
+    if !is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let open = |path: &std::path::Path| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    };
+    let program = place.path("longfat");
+    std::fs::copy(common::binary(), &program).unwrap();
+    let home = place.path("home");
+    std::fs::create_dir(&home).unwrap();
+    [place.dir.path(), &program, &home].into_iter().for_each(open);
+    let lab = Lab::up(&place, &[]);
+    let other = |args: &[&str]| {
+        let mut command = Command::new(&program);
+        command.current_dir(place.dir.path()).args(args).env("XDG_RUNTIME_DIR", &home);
+        Ran::of(command.uid(65_534).gid(65_534).output().unwrap())
+    };
+    let seen = other(&["lab", "status", &lab.name]);
+    assert_eq!(seen.code, 2, "labs of others are not theirs: {seen:?}");
+    let up = other(&["lab", "up", "s.toml", "--name", &lab.name]);
+    if up.code == 4 {
+        eprintln!("skipped: this machine lets no user make namespaces: {}", up.stderr);
+        return;
+    }
+    assert_eq!(up.code, 0, "{up:?}");
+    let both = [
+        lab.exec("h1", &["ping", "-c", "1", "h2"]),
+        other(&["lab", "exec", "h1", "--", "ping", "-c", "1", "h2"]),
+    ];
+    let down = lab.down();
+    let still = other(&["lab", "exec", "h1", "--", "ping", "-c", "1", "h2"]);
+    let last = other(&["lab", "down", &lab.name]);
+    assert!(both.iter().all(|r| r.code == 0), "{both:?}");
+    assert_eq!((down.code, still.code, last.code), (0, 0, 0), "{down:?} {still:?} {last:?}");
+}
+
+#[test]
+fn a_capture_on_a_full_disk_is_said_and_the_lab_goes_on() {
+    if !is_root() {
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let disk = place.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(&disk).status();
+    assert!(mount.unwrap().success());
+    let lab = Lab::up(&place, &[]);
+    let file = disk.join("h1.pcapng");
+    let begun = lab.shell(&[&format!("pcap h1 {}", file.display())]);
+    let pings = lab.exec("h1", &["ping", "-c", "40", "-i", "0.02", "-s", "1400", "h2"]);
+    std::thread::sleep(Duration::from_millis(100));
+    let stopped = lab.shell(&[&format!("pcap stop {}", file.display())]);
+    let still = lab.exec("h1", &["ping", "-c", "1", "h2"]);
+    let size = std::fs::metadata(&file).map(|m| m.len());
+    let down = lab.down();
+    let unmounted = Command::new("umount").arg(&disk).status().unwrap();
+    assert_eq!(
+        (begun.code, pings.code, still.code, down.code),
+        (0, 0, 0, 0),
+        "{begun:?} {pings:?} {still:?}"
+    );
+    let said = stopped.stdout.clone() + &stopped.stderr;
+    assert!(said.contains("No space left on device"), "{stopped:?}");
+    assert!(size.is_ok_and(|s| s <= 16 << 10));
+    assert!(unmounted.success(), "the lab must not keep the disk busy");
+}

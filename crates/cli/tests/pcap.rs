@@ -1,0 +1,188 @@
+//! Captures as tshark reads them: whole, in time, with right checksums, and with what a lecture wants to show in them.
+
+mod common;
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use common::{
+    Place, Ran, SMALL, eventually,
+    lab::{Lab, have, is_alive, signal},
+    one_lab_at_a_time, shipped,
+};
+
+/// What tshark says of a file; the file must be whole and nothing in it malformed.
+fn tshark(file: &Path, options: &[&str]) -> Ran {
+    let output = Command::new("tshark")
+        .arg("-n")
+        .args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"])
+        .arg("-r")
+        .arg(file)
+        .args(options)
+        .output()
+        .unwrap();
+    let ran = Ran::of(output);
+    assert_eq!(ran.code, 0, "{}: {ran:?}", file.display());
+    assert!(!ran.stderr.contains("cut short"), "{}: {ran:?}", file.display());
+    ran
+}
+
+/// These fields of the packets that match `filter`, packet by packet.
+fn fields(file: &Path, filter: &str, names: &[&str]) -> Vec<Vec<String>> {
+    let names = names.iter().flat_map(|n| ["-e", n]);
+    let options: Vec<&str> = ["-Y", filter, "-T", "fields"].into_iter().chain(names).collect();
+    let ran = tshark(file, &options);
+    ran.stdout.lines().map(|l| l.split('\t').map(str::to_owned).collect()).collect()
+}
+
+/// `1763716800.123456789` in nanoseconds: a double would not hold them.
+fn nanos(stamp: &str) -> u128 {
+    let (seconds, rest) = stamp.split_once('.').unwrap_or_else(|| panic!("{stamp}"));
+    assert_eq!(rest.len(), 9, "{stamp} has no nanoseconds");
+    seconds.parse::<u128>().unwrap() * 1_000_000_000 + rest.parse::<u128>().unwrap()
+}
+
+/// The captures in the only record of a place.
+fn captured(place: &Place, name: &str) -> PathBuf {
+    let runs = std::fs::read_dir(place.path("runs/s")).unwrap().flatten();
+    let found: Vec<PathBuf> = runs.map(|run| run.path().join(name)).filter(|file| file.is_file()).collect();
+    assert_eq!(found.len(), 1, "one {name} in {:?}", place.path("runs"));
+    found[0].clone()
+}
+
+/// The smallest buffer that Linux announces the window scale 9 for (tcp_select_initial_window of tcp_output.c).
+const SCALE_9: &str = "hosts.h2.sysctl.net.ipv4.tcp_rmem=4096 131072 16777216";
+
+#[test]
+fn a_runs_captures_are_in_its_record_and_right() {
+    if !have(&["tshark"]) {
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let scenario = SMALL.replace("duration = \"1s\"", "duration = \"2s\"\ncapture = [\"h1\", \"h1-s1\"]");
+    let place = Place::new(&scenario);
+    let ran = place.run(&["run", "s.toml", "--set", SCALE_9, "--engine", "lab", "--json"]);
+    let bytes = ran.json()["runs"][0]["flows"][0]["bytes"].as_u64().unwrap();
+    for name in ["h1.pcapng", "h1-s1.pcapng"] {
+        let file = captured(&place, name);
+        assert_eq!(fields(&file, "_ws.malformed", &["frame.number"]), Vec::<Vec<String>>::new(), "{name}");
+        let bad = "tcp.checksum.status == \"Bad\" || ip.checksum.status == \"Bad\"";
+        assert_eq!(fields(&file, bad, &["frame.number"]), Vec::<Vec<String>>::new(), "{name}");
+        let good = fields(
+            &file,
+            "tcp.checksum.status == \"Good\" && ip.checksum.status == \"Good\"",
+            &["frame.len"],
+        );
+        assert!(good.len() > 1000, "{name}: {} packets with checksums", good.len());
+        let largest = good.iter().map(|f| f[0].parse::<u32>().unwrap()).max();
+        assert_eq!(largest, Some(1514), "{name}: segments as on the wire");
+
+        let mut fine = 0;
+        for from in ["10.0.0.1", "10.0.0.2"] {
+            let stamps = fields(&file, &format!("ip.src == {from}"), &["frame.time_epoch"]);
+            let stamps: Vec<u128> = stamps.iter().map(|f| nanos(&f[0])).collect();
+            assert!(stamps.is_sorted(), "{name}: stamps of {from} go back");
+            let span = stamps.last().unwrap() - stamps[0];
+            assert!((1_000_000_000..4_000_000_000).contains(&span), "{name}: {span} ns of two seconds");
+            fine += stamps.iter().filter(|s| **s % 1000 != 0).count();
+        }
+        assert!(fine > 0, "{name}: no stamp is finer than a microsecond");
+
+        let syns = fields(
+            &file,
+            "tcp.flags.syn == 1",
+            &["ip.src", "tcp.options.mss_val", "tcp.options.wscale.shift"],
+        );
+        assert_eq!(syns.len(), 2, "{name}: {syns:?}");
+        assert_eq!((syns[0][0].as_str(), syns[0][1].as_str()), ("10.0.0.1", "1460"), "{name}");
+        assert_eq!(syns[1], ["10.0.0.2", "1460", "9"], "{name}");
+        let shift: u32 = syns[0][2].parse().unwrap();
+        assert!((1..=14).contains(&shift), "{name}: {shift}");
+
+        // What was received was on the wire, once or more often.
+        let data = fields(&file, "ip.src == 10.0.0.1 && tcp.len > 0", &["tcp.len"]);
+        let sent: u64 = data.iter().map(|f| f[0].parse::<u64>().unwrap()).sum();
+        assert!(sent >= bytes, "{name}: {sent} bytes sent, {bytes} received");
+    }
+}
+
+#[test]
+fn a_reader_that_stops_shows_as_a_zero_window() {
+    if !have(&["tshark"]) {
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&shipped("zero-window.toml"));
+    // Autotuning must not make the buffer so large that it holds all that comes while nobody reads.
+    let buffer = "hosts.h2.sysctl.net.ipv4.tcp_rmem=4096 131072 524288";
+    let sets = ["duration=4s", "flows.bulk.reader_stops=1s", "flows.bulk.reader_resumes=2500ms", buffer];
+    let sets: Vec<&str> = sets.iter().flat_map(|s| ["--set", s]).collect();
+    let ran = place.run(&[&["run", "s.toml", "--engine", "lab", "--json"], &sets[..]].concat());
+    ran.json();
+    let file = captured(&place, "h1.pcapng");
+    let first = nanos(&fields(&file, "tcp.flags.syn == 1", &["frame.time_epoch"])[0][0]);
+    let seconds = |filter: &str| -> Vec<f64> {
+        let found = fields(&file, filter, &["frame.time_epoch"]);
+        found.iter().map(|f| (nanos(&f[0]) - first) as f64 / 1e9).collect()
+    };
+    let zero = seconds("ip.src == 10.0.0.2 && tcp.window_size == 0 && tcp.flags.reset == 0");
+    assert!(!zero.is_empty(), "the window never closes");
+    assert!(zero.iter().all(|t| (0.9..3.5).contains(t)), "{zero:?}");
+    let analysed = seconds("tcp.analysis.zero_window");
+    assert!(!analysed.is_empty() && analysed.iter().all(|t| zero.contains(t)), "{analysed:?} of {zero:?}");
+    let updates = seconds("ip.src == 10.0.0.2 && tcp.analysis.window_update");
+    assert!(updates.iter().any(|t| (2.4..3.5).contains(t)), "{updates:?}");
+    let after = seconds("ip.src == 10.0.0.1 && tcp.len > 0").into_iter().filter(|t| *t > 2.5).count();
+    assert!(after > 100, "the sender must go on: {after} packets");
+}
+
+#[test]
+fn captures_of_a_standing_lab_start_and_stop() {
+    if !have(&["tshark"]) {
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, &[]);
+    assert_eq!(lab.shell(&["pcap h1 a.pcapng"]).code, 0);
+    let again = lab.shell(&["pcap h2 a.pcapng"]);
+    assert!(again.code == 1 && again.stderr.contains("is being written already"), "{again:?}");
+    assert_eq!(lab.shell(&["pcap h1 b.pcapng"]).code, 0, "one host in two files");
+    assert_eq!(lab.exec("h1", &["ping", "-c", "2", "-i", "0.2", "h2"]).code, 0);
+    assert_eq!(lab.shell(&["pcap stop a.pcapng"]).code, 0);
+    let twice = lab.shell(&["pcap stop a.pcapng"]);
+    assert!(twice.code == 1 && twice.stderr.contains("is not being written"), "{twice:?}");
+    assert_eq!(lab.exec("h1", &["ping", "-c", "3", "-i", "0.2", "h2"]).code, 0);
+    assert_eq!(lab.shell(&["pcap stop b.pcapng"]).code, 0);
+    let echoes = |name: &str| fields(&place.path(name), "icmp", &["frame.number"]).len();
+    assert_eq!((echoes("a.pcapng"), echoes("b.pcapng")), (4, 10));
+    // Once more under the name of a file that is there.
+    assert_eq!(lab.shell(&["pcap h1 a.pcapng"]).code, 0);
+    assert_eq!(lab.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
+    assert_eq!(lab.shell(&["pcap stop a.pcapng"]).code, 0);
+    assert_eq!(echoes("a.pcapng"), 2);
+}
+
+#[test]
+fn a_killed_lab_leaves_a_capture_that_opens() {
+    if !have(&["tshark"]) {
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    for (end, name) in [("-KILL", "killed.pcapng"), ("-TERM", "ended.pcapng")] {
+        let lab = Lab::up(&place, &[]);
+        let keeper = lab.keeper();
+        assert_eq!(lab.shell(&[&format!("pcap h1 {name}")]).code, 0);
+        assert_eq!(lab.exec("h1", &["ping", "-c", "3", "-i", "0.2", "h2"]).code, 0);
+        let file = place.path(name);
+        // Six echo packets of 98 bytes; the writing thread needs a moment.
+        assert!(eventually(|| std::fs::metadata(&file).is_ok_and(|m| m.len() > 6 * 98)));
+        signal(end, keeper);
+        assert!(eventually(|| !is_alive(keeper)));
+        assert_eq!(fields(&file, "icmp", &["frame.number"]).len(), 6, "{end}");
+    }
+    place.run(&["lab", "clean"]);
+}

@@ -1,9 +1,14 @@
 //! Buffers for frames, used again and again, so that memory stays near what is in flight.
 
-use crate::frame::{FRAME_BYTES, Frame};
+use crate::{
+    frame::{FRAME_BYTES, Frame},
+    sys,
+};
 
 /// Frames up to this size (all but super-frames and jumbo frames) move to a small buffer.
 const SMALL_BYTES: usize = 2048;
+/// Large buffers made at once, side by side: memory that no frame has used yet costs nothing.
+const GROWTH: usize = 64;
 /// Idle buffers kept of each size.
 const KEPT: usize = 4096;
 
@@ -17,6 +22,10 @@ pub(crate) struct Buffers {
 impl Buffers {
     /// A buffer that any frame fits into.
     pub(crate) fn take(&mut self) -> Vec<u8> {
+        if self.large.is_empty() {
+            self.large.extend((0..GROWTH).map(|_| vec![0; FRAME_BYTES]));
+            sys::advise_huge_pages(&self.large);
+        }
         self.large.pop().unwrap_or_else(|| vec![0; FRAME_BYTES])
     }
 
@@ -69,7 +78,7 @@ mod tests {
             buffers.recycle(small);
             buffers.recycle(big);
         }
-        assert_eq!((buffers.large.len(), buffers.small.len()), (1, 1));
+        assert_eq!((buffers.large.len(), buffers.small.len()), (GROWTH, 1));
         assert!(buffers.frame(vec![0; FRAME_BYTES], 5).is_none());
         assert_eq!(buffers.small.len(), 1, "the buffer of a frame that is none comes back too");
     }

@@ -177,6 +177,21 @@ pub(crate) fn set_allowed_cpus(cpus: &[usize]) -> io::Result<()> {
     }
 }
 
+/// Asks for large pages under buffers that were allocated together: frames in flight are more than the processor's
+/// page tables hold at hand. Where it is refused, or where they do not lie side by side, nothing changes.
+pub(crate) fn advise_huge_pages(buffers: &[Vec<u8>]) {
+    const PAGE: usize = 4096;
+    let start = buffers.iter().map(|b| b.as_ptr() as usize).min().unwrap_or(0);
+    let end = buffers.iter().map(|b| b.as_ptr() as usize + b.len()).max().unwrap_or(0);
+    let total: usize = buffers.iter().map(Vec::len).sum();
+    if end - start < total + total / 8 {
+        // SAFETY: this advice never changes what memory holds, whoever's it is in the gaps.
+        unsafe {
+            libc::madvise((start / PAGE * PAGE) as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE)
+        };
+    }
+}
+
 /// Has this thread's sleeps end within a microsecond of their time instead of fifty.
 pub(crate) fn set_timer_slack() {
     // SAFETY: plain arguments. Where it fails sleeps are less exact, nothing else.

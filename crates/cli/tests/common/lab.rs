@@ -69,7 +69,7 @@ impl<'a> Lab<'a> {
         self.place.run(&["lab", "down", &self.name])
     }
 
-    /// The median round-trip time of pings after the first; `options` come before the address.
+    /// The median round-trip time of pings after the first.
     pub fn rtt_ms(&self, from: &str, to: &str) -> f64 {
         let ran = self.exec(from, &["ping", "-i", "0.1", "-c", "6", to]);
         let mut times: Vec<f64> = ran

@@ -4,8 +4,7 @@
 //! They are looked at, not waited for: before each answer to a client, so that a change is felt by whatever is run
 //! next, and between clients.
 
-use std::net::UdpSocket;
-use std::os::fd::AsFd;
+use std::{net::UdpSocket, os::fd::AsFd};
 
 use super::isolate::device_mtu;
 use crate::{Error, error::Attempted, host::Host};

@@ -162,11 +162,11 @@ impl Journal {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
-    /// A lock that ends when dropped.
+    /// A lock of the directory that ends when dropped.
     fn lock(&self) -> io::Result<File> {
-        let file = File::options().create(true).append(true).open(self.0.join(".lock"))?;
-        file.lock()?;
-        Ok(file)
+        let directory = File::open(&self.0)?;
+        directory.lock()?;
+        Ok(directory)
     }
 
     /// Removes what dead owners left and spares what lives.

@@ -281,6 +281,8 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn build(scenario: &Scenario, backend: Backend) -> Result<Self, Error> {
+        // A host takes a descriptor, and each of its links another. Where more are refused, making them says so.
+        let _ = sys::raise_file_limit();
         // The other ends of veth pairs live in a namespace of their own; ports keep what they need of it.
         let wires = Namespace::new()?;
         let mut lab = Lab { hosts: Vec::new(), ports: Vec::new() };

@@ -133,6 +133,32 @@ fn what_is_sent_to_exec_reaches_the_program() {
     assert_eq!((rest.as_str(), child.wait().unwrap().code()), ("got it\n", Some(5)));
 }
 
+/// As under `ssh -t HOST longfat lab exec ...`: exec leads the session of a terminal that is closed.
+#[test]
+fn a_program_ends_with_the_terminal_of_its_exec() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, "terminal");
+    let seconds = format!("77{}", std::process::id());
+    let line = format!("{} lab exec --lab {} h1 -- sleep {seconds}", common::binary(), lab.name);
+    // script(1) runs the line on a terminal, as its session's leader, and closes that terminal when it is killed.
+    let mut script = Command::new("script");
+    script.args(["-qec", &format!("exec {line}"), "/dev/null"]);
+    let script = script.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let Ok(mut script) = script else {
+        eprintln!("skipped: no script(1) here");
+        return;
+    };
+    let sleeps = || {
+        !Command::new("pgrep").args(["-f", &format!("^sleep {seconds}")]).output().unwrap().stdout.is_empty()
+    };
+    assert!(eventually(sleeps));
+    std::thread::sleep(Duration::from_millis(100));
+    script.kill().unwrap();
+    script.wait().unwrap();
+    assert!(eventually(|| !sleeps()));
+}
+
 #[test]
 fn a_shell_that_is_ended_takes_its_lab_down() {
     let _turn = one_lab_at_a_time();

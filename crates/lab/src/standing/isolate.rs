@@ -174,8 +174,9 @@ pub(crate) fn leave_signals_to(child: u32) {
 extern "C" fn pass_on(signal: libc::c_int, info: *const libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel gives a valid siginfo to handlers set with SA_SIGINFO; kill(2) may be called here.
     unsafe {
-        // Codes of the kernel's own signals, a terminal's among them, are positive (sigaction(2)).
-        if (*info).si_code <= 0 {
+        // Codes of the kernel's own signals, a terminal's among them, are positive (sigaction(2)). That the terminal was
+        // closed is told to the session's leader alone, which may be us.
+        if (*info).si_code <= 0 || signal == libc::SIGHUP {
             libc::kill(CHILD.load(Ordering::Relaxed), signal);
         }
     }

@@ -2,19 +2,26 @@
 
 use std::{
     io::{BufRead, IsTerminal, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Stdio,
+    sync::Mutex,
 };
 
 use anyhow::Context;
 use clap::Args;
 use lab::{Standing, standing::Status};
 use rustyline::{DefaultEditor, error::ReadlineError};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
 
 use crate::{
     exit::Exit,
     output,
-    standing::{self, UpArgs, exec_command, on_host, output_unless_empty, status_of, words_to},
+    standing::{
+        self, UpArgs, exec_command, on_host, output_unless_empty, status_of, with_whole_path, words_to,
+    },
 };
 
 const HELP: &str = "\
@@ -53,11 +60,37 @@ pub fn run(args: &ShellArgs) -> anyhow::Result<()> {
         Some(file) => (standing::find(Some(&standing::start(&UpArgs::of(file))?))?, true),
         None => (standing::find(args.lab.as_deref())?, false),
     };
+    let at_prompt = args.commands.is_empty() && std::io::stdin().is_terminal();
+    end_in_order(&lab, ours, at_prompt)?;
     let result = Shell::new(lab.clone()).and_then(|mut shell| shell.serve(&args.commands));
+    // Where a signal ends the shell, that is waited for.
+    let _ending = ENDING.lock();
     if ours {
         standing::end(&lab)?;
     }
     result
+}
+
+/// Held by whoever ends the shell.
+static ENDING: Mutex<()> = Mutex::new(());
+
+/// Has signals end the shell, and a lab of its own with it. At a prompt Ctrl-C is for what runs on hosts.
+fn end_in_order(lab: &Standing, ours: bool, at_prompt: bool) -> anyhow::Result<()> {
+    if at_prompt {
+        lab::standing::leave_keys_to_children();
+    }
+    let ending: &[i32] = if at_prompt { &[SIGTERM, SIGHUP] } else { &[SIGINT, SIGTERM, SIGHUP] };
+    let mut signals = Signals::new(ending).context("cannot watch for signals")?;
+    let lab = lab.clone();
+    std::thread::spawn(move || {
+        let Some(signal) = signals.forever().next() else { return };
+        let _ending = ENDING.lock();
+        if ours && let Err(error) = standing::end(&lab) {
+            output::note(&format!("{error:#}"));
+        }
+        std::process::exit(128 + signal);
+    });
+    Ok(())
 }
 
 struct Shell {
@@ -132,7 +165,7 @@ impl Shell {
 
     fn obey(&self, line: &str) -> anyhow::Result<()> {
         let (first, rest) = line.split_once(char::is_whitespace).map_or((line, ""), |(a, b)| (a, b.trim()));
-        let words = || line.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
+        let words = || split(line);
         match first {
             "" => Ok(()),
             comment if comment.starts_with('#') => Ok(()),
@@ -146,11 +179,11 @@ impl Shell {
                 let status = std::process::Command::new("sh").args(["-c", rest]).status()?;
                 if status.success() { Ok(()) } else { anyhow::bail!("{rest:?} ended with {status}") }
             }
-            "link" | "tc" | "ifconfig" | "ip" => output_unless_empty(&words_to(&self.lab, words())?),
+            "link" | "tc" | "ifconfig" | "ip" => output_unless_empty(&words_to(&self.lab, words()?)?),
             "sudo" if rest.starts_with("tc ") || rest.starts_with("ifconfig ") => {
-                output_unless_empty(&words_to(&self.lab, words())?)
+                output_unless_empty(&words_to(&self.lab, words()?)?)
             }
-            "pcap" => output_unless_empty(&words_to(&self.lab, with_whole_path(words())?)?),
+            "pcap" => output_unless_empty(&words_to(&self.lab, with_whole_path(words()?)?)?),
             host if self.hosts.iter().any(|h| h == host) && !rest.is_empty() => {
                 let status = on_host(&self.lab.name, host, rest)?;
                 if status.success() { Ok(()) } else { anyhow::bail!("{host}: {rest:?} ended with {status}") }
@@ -160,8 +193,7 @@ impl Shell {
                 match status.nodes.iter().find(|n| n.name == other) {
                     Some(_) if !rest.is_empty() => {
                         // A switch or router: what follows is about its ports.
-                        let words = rest.split_whitespace().map(str::to_owned).collect();
-                        output_unless_empty(&words_to(&self.lab, words)?)
+                        output_unless_empty(&words_to(&self.lab, split(rest)?)?)
                     }
                     Some(_) => Err(Exit::BadInput(format!("{other} what? try: {other} ping ...")).into()),
                     None => Err(Exit::BadInput(format!("there is no {other}; try help")).into()),
@@ -232,12 +264,7 @@ impl Shell {
     }
 }
 
-/// The lab works in a directory of its own: file names become absolute here.
-fn with_whole_path(mut words: Vec<String>) -> anyhow::Result<Vec<String>> {
-    if words.len() >= 3
-        && let Some(file) = words.last_mut()
-    {
-        *file = std::path::absolute(Path::new(file.as_str()))?.display().to_string();
-    }
-    Ok(words)
+/// Words as a shell reads them: a file's name may have blanks, in quotes.
+fn split(line: &str) -> anyhow::Result<Vec<String>> {
+    shlex::split(line).ok_or_else(|| Exit::BadInput(format!("a quote is not closed in: {line}")).into())
 }

@@ -37,7 +37,10 @@ pub fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
             Ok(Answer::Status(_)) => {}
-            Err(error) => output::note(&format!("tc: {error}")),
+            Err(error) => {
+                output::note(&format!("tc: {error}"));
+                return ExitCode::FAILURE;
+            }
         }
     }
     if told {

@@ -15,6 +15,7 @@
 use std::{
     fs::File,
     io::{self, Write},
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard,
@@ -144,7 +145,7 @@ impl Captures {
         options: &CaptureOptions,
     ) -> Result<CaptureId, Error> {
         let what = format!("write {}", path.display());
-        let file = File::create(path).attempted(|| what.clone())?;
+        let file = create(path).attempted(|| what.clone())?;
         self.begin(name, taps, Box::new(file), what, options)
     }
 
@@ -224,6 +225,14 @@ impl Captures {
     fn list(&self) -> MutexGuard<'_, List> {
         self.0.list.lock().unwrap_or_else(|e| e.into_inner())
     }
+}
+
+/// Makes the file at `path`, never waiting for anybody. A named pipe is refused: its reader could hold the lab up.
+fn create(path: &Path) -> io::Result<File> {
+    if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a named pipe, not a file"));
+    }
+    File::options().write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 /// A capture under way. Dropping it completes its file.

@@ -26,7 +26,7 @@ use crate::{
     buffers::Buffers,
     capture::{Captures, Target, Way},
     frame::Frame,
-    port::Port,
+    port::{Port, is_gone},
     processors::move_to,
     sys::{self, PollSet},
 };
@@ -211,9 +211,18 @@ fn read_ports(
                 break;
             }
             let mut buffer = hands.buffers.take();
-            let Some(len) = port.read(&mut buffer)? else {
-                hands.buffers.put(buffer);
-                break;
+            let len = match port.read(&mut buffer) {
+                Ok(Some(len)) => len,
+                Ok(None) => {
+                    hands.buffers.put(buffer);
+                    break;
+                }
+                // Whose device is gone hears nothing more; the others' network stays.
+                Err(e) if is_gone(&e) => {
+                    poll.forget(host);
+                    break;
+                }
+                Err(e) => return Err(e),
             };
             any = true;
             let Some(frame) = hands.buffers.frame(buffer, len) else { continue };

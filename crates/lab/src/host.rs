@@ -19,6 +19,26 @@ pub(crate) struct Host {
     pub(crate) address: IpAddr,
     pub(crate) devices: Vec<String>,
     pub(crate) namespace: Namespace,
+    /// Its transmit queue is part of the scenario, and so is what that drops.
+    has_tx_queue: bool,
+}
+
+/// What hosts' devices dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct HostDrops {
+    /// Where no scenario asks for it.
+    pub(crate) outside: u64,
+    /// At transmit queues that the scenario asks for.
+    pub(crate) tx_queue: u64,
+}
+
+impl std::iter::Sum for HostDrops {
+    fn sum<I: Iterator<Item = HostDrops>>(drops: I) -> HostDrops {
+        drops.fold(HostDrops::default(), |a, b| HostDrops {
+            outside: a.outside + b.outside,
+            tx_queue: a.tx_queue + b.tx_queue,
+        })
+    }
 }
 
 impl Host {
@@ -73,16 +93,21 @@ impl Host {
                 })
             })
         })?;
-        Ok((Host { name: spec.name.clone(), address: spec.address(), devices, namespace }, ports))
+        let (name, address) = (spec.name.clone(), spec.address());
+        let has_tx_queue = spec.nic.tx_queue.is_some() && backend == Backend::Tap;
+        Ok((Host { name, address, devices, namespace, has_tx_queue }, ports))
     }
 
     /// What the host's devices dropped so far.
-    pub(crate) fn drops(&self) -> Result<u64, Error> {
+    pub(crate) fn drops(&self) -> Result<HostDrops, Error> {
         self.namespace.run(|| {
             let netlink = Netlink::open().attempted(|| format!("read the counters of {}", self.name))?;
             let drops = self.devices.iter().map(|device| {
                 let drops = netlink.drops(device).attempted(|| format!("read the counters of {device}"))?;
-                Ok(drops.received + drops.sent)
+                Ok(match self.has_tx_queue {
+                    true => HostDrops { outside: drops.received, tx_queue: drops.sent },
+                    false => HostDrops { outside: drops.received + drops.sent, tx_queue: 0 },
+                })
             });
             drops.sum()
         })

@@ -2,7 +2,8 @@
 //!
 //! A lab's namespaces, devices and sockets are held by its process alone and die with it, however it
 //! ends. What can outlast it is its entry here, with the owner's process id and start time (ids are
-//! used again, the pair is not), which [`Journal::clean`] removes. A run changes nothing of the machine
+//! used again, the pair is not), which [`Journal::clean`] removes. Process ids mean something in their own process
+//! namespace only (a host of a standing lab has another, so has a container): entries of other ones are left alone. A run changes nothing of the machine
 //! outside its own namespaces; what ever would, must be noted in the entry first.
 
 use std::{
@@ -12,7 +13,7 @@ use std::{
         linux::net::SocketAddrExt,
         unix::{
             fs::{DirBuilderExt, MetadataExt},
-            net::{SocketAddr, UnixListener},
+            net::{SocketAddr, UnixListener, UnixStream},
         },
     },
     path::{Path, PathBuf},
@@ -29,6 +30,9 @@ pub struct Entry {
     pub pid: u32,
     /// The owner's start, in clock ticks since the machine's (proc(5), field 22 of stat).
     pub start_time: u64,
+    /// The process namespace in which these mean something (inode of /proc/self/ns/pid).
+    #[serde(default)]
+    pub pid_namespace: u64,
     /// What it runs.
     pub scenario: String,
     /// The lab's name and control socket, where it stays up.
@@ -100,10 +104,8 @@ impl Journal {
     /// Also where a lab of this name is up.
     pub fn enter_standing(&self, scenario: &str, name: &str) -> Result<Guard, Error> {
         self.make_directory().attempted(|| format!("make {}", self.0.display()))?;
-        // Of two that come up at once, the second must see the first's entry. The lock ends with this function, or with
-        // the process; locking the directory itself leaves no file behind.
-        let turn = File::open(&self.0).and_then(|directory| directory.lock().map(|()| directory));
-        let _turn = turn.attempted(|| format!("lock {}", self.0.display()))?;
+        // Held until this lab's entry is written: of two that begin at once with one name, one is refused.
+        let _lock = self.lock().attempted(|| format!("lock {}", self.0.display()))?;
         if self.clean()?.alive.iter().filter_map(|e| e.standing.as_ref()).any(|s| s.name == name) {
             return Err(Error::AlreadyUp { name: name.into() });
         }
@@ -119,7 +121,8 @@ impl Journal {
         let start_time = start_time(pid).attempted(|| "read this process's start time".into())?;
         let socket = self.0.join(format!("lab-{pid}.sock"));
         let standing = name.map(|name| Standing { name: name.into(), socket: socket.clone() });
-        let entry = Entry { pid, start_time, scenario: scenario.into(), standing };
+        let pid_namespace = pid_namespace().attempted(|| "find this process's namespace".into())?;
+        let entry = Entry { pid, start_time, pid_namespace, scenario: scenario.into(), standing };
         let path = self.0.join(format!("lab-{pid}.json"));
         let beside = self.0.join(format!(".lab-{pid}.json"));
         let text = serde_json::to_string(&entry).map_err(io::Error::from);
@@ -139,22 +142,41 @@ impl Journal {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 fs::DirBuilder::new().mode(0o700).recursive(true).create(&self.0)
             }
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                let found = fs::symlink_metadata(&self.0)?;
-                match found.is_dir() && found.uid() == crate::sys::effective_ids().0 {
-                    true => Ok(()),
-                    false => {
-                        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else"))
-                    }
-                }
-            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => self.check_owner(),
             other => other,
         }
+    }
+
+    /// An error unless nobody but this user can have put entries here: they say which files are removed, and where
+    /// commands come from.
+    fn check_owner(&self) -> io::Result<()> {
+        let found = fs::symlink_metadata(&self.0)?;
+        let why = match () {
+            () if !found.is_dir() => "it is no directory",
+            () if found.uid() != crate::sys::effective_ids().0 => {
+                "it belongs to somebody else; set XDG_RUNTIME_DIR to a directory of your own"
+            }
+            () if found.mode() & 0o022 != 0 => "others may write there; take that away with chmod go-w",
+            () => return Ok(()),
+        };
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+    }
+
+    /// A lock of the directory that ends when dropped.
+    fn lock(&self) -> io::Result<File> {
+        let directory = File::open(&self.0)?;
+        directory.lock()?;
+        Ok(directory)
     }
 
     /// Removes what dead owners left and spares what lives.
     pub fn clean(&self) -> Result<Cleaned, Error> {
         let mut cleaned = Cleaned::default();
+        match self.check_owner() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
+            other => other.attempted(|| format!("use {}", self.0.display()))?,
+        }
+        let here = pid_namespace().attempted(|| "find this process's namespace".into())?;
         let directory = match fs::read_dir(&self.0) {
             Ok(directory) => directory,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
@@ -180,14 +202,19 @@ impl Journal {
             };
             let entry: Entry = serde_json::from_str(&text)
                 .map_err(|e| Error::Journal { path: path.clone(), why: e.to_string() })?;
+            // Entries from before this field was written have 0.
+            if entry.pid_namespace != here && entry.pid_namespace != 0 {
+                if answers(&entry) {
+                    cleaned.alive.push(entry);
+                }
+                continue;
+            }
             if start_time(entry.pid).is_ok_and(|start| start == entry.start_time) {
                 cleaned.alive.push(entry);
                 continue;
             }
-            if let Some(standing) = &entry.standing {
-                // Where it is gone already there is nothing to do.
-                let _ = fs::remove_file(&standing.socket);
-            }
+            // Where it is gone already there is nothing to do.
+            let _ = fs::remove_file(path.with_extension("sock"));
             match fs::remove_file(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
                     return Err(e).attempted(|| format!("remove {}", path.display()));
@@ -197,6 +224,16 @@ impl Journal {
         }
         Ok(cleaned)
     }
+}
+
+/// Whether a standing lab listens at its socket.
+fn answers(entry: &Entry) -> bool {
+    entry.standing.as_ref().is_some_and(|standing| UnixStream::connect(&standing.socket).is_ok())
+}
+
+/// This process's process namespace.
+fn pid_namespace() -> io::Result<u64> {
+    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
 /// The right to poll at real-time priority and to have a processor for oneself: one lab of a machine has it
@@ -238,6 +275,8 @@ fn start_time(pid: u32) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -261,23 +300,59 @@ mod tests {
         assert_eq!(journal.clean().unwrap(), Cleaned::default());
     }
 
+    /// To this process the other's id is nobody's.
     #[test]
-    fn of_two_labs_that_come_up_at_once_under_one_name_one_is_refused() {
+    fn entries_of_other_process_namespaces_are_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(directory.path());
-        for _ in 0..20 {
-            let together = std::sync::Barrier::new(2);
-            let enter = || {
-                together.wait();
-                journal.enter_standing("s", "twin")
-            };
-            let both = std::thread::scope(|scope| {
-                let threads = [scope.spawn(enter), scope.spawn(enter)];
-                threads.map(|t| t.join().unwrap())
-            });
-            let refused = both.iter().filter(|b| matches!(b, Err(Error::AlreadyUp { .. }))).count();
-            assert_eq!(refused, 1, "{both:?}");
-        }
+        let socket = directory.path().join("lab-4194305.sock");
+        let entry = Entry {
+            pid: 4_194_305,
+            start_time: 1,
+            pid_namespace: pid_namespace().unwrap() + 1,
+            scenario: "elsewhere".into(),
+            standing: Some(Standing { name: "elsewhere".into(), socket: socket.clone() }),
+        };
+        let path = directory.path().join("lab-4194305.json");
+        fs::write(&path, serde_json::to_string(&entry).unwrap()).unwrap();
+        assert_eq!(journal.clean().unwrap(), Cleaned::default());
+        let _listener = UnixListener::bind(&socket).unwrap();
+        assert_eq!(journal.clean().unwrap().alive, [entry], "one that listens is up");
+        assert!(path.exists() && socket.exists());
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_is_not_believed() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path());
+        let precious = directory.path().join("precious");
+        fs::write(&precious, "").unwrap();
+        let standing = Some(Standing { name: "trap".into(), socket: precious.clone() });
+        let planted = Entry { pid: 1, start_time: 1, pid_namespace: 0, scenario: "trap".into(), standing };
+        let path = directory.path().join("lab-1.json");
+        fs::write(&path, serde_json::to_string(&planted).unwrap()).unwrap();
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(journal.clean().is_err() && journal.enter_standing("x", "x").is_err());
+        assert!(path.exists());
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).unwrap();
+        assert_eq!(journal.clean().unwrap().removed, [planted]);
+        assert!(precious.exists(), "only the journal's own sockets are removed");
+    }
+
+    #[test]
+    fn of_two_labs_with_one_name_that_begin_at_once_one_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path());
+        let lock = journal.lock().unwrap();
+        let guard = std::thread::scope(|scope| {
+            let second = scope.spawn(|| journal.enter_standing("x", "x"));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!second.is_finished(), "it waits for the lock");
+            drop(lock);
+            second.join().unwrap().unwrap()
+        });
+        assert!(matches!(journal.enter_standing("x", "x"), Err(Error::AlreadyUp { .. })));
+        drop(guard);
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Port {
         &self.file
     }
 
-    /// Reads one frame; `None` where there is none.
+    /// Reads one frame; `None` where there is none. An error of [`is_gone`] is for ever.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.file).read(buffer) {
             Ok(len) => Ok(Some(len)),
@@ -160,6 +160,11 @@ impl Port {
             Backend::Packet => sys::packet_drops(&self.file).unwrap_or(0),
         }
     }
+}
+
+/// True for the error of reading a device that its host removed (`ip link del`; tun.c: no device is attached any more).
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EBADFD)
 }
 
 fn open_wire(wire: &str, setup: &PortSetup<'_>) -> Result<File, Error> {

@@ -23,6 +23,10 @@ pub(crate) struct Conditions {
     /// No other lab ran when this one began.
     pub(crate) alone: bool,
     pub(crate) outside_drops: u64,
+    /// Super-packets dropped at transmit queues that the scenario asks for.
+    pub(crate) tx_queue_drops: u64,
+    /// The scenario asks for a transmit queue where ports have none.
+    pub(crate) no_tx_queue: bool,
     /// How long the run took.
     pub(crate) wall: Duration,
     /// The smallest idle share and the largest stolen share of any second.
@@ -54,6 +58,11 @@ pub(crate) fn judge(report: &DriverReport, conditions: &Conditions) -> Quality {
             "{} packets were dropped by the hosts' devices, outside the emulated network",
             conditions.outside_drops
         ));
+    }
+    if conditions.no_tx_queue {
+        faults.push(
+            "packet ports have no transmit queue such as the scenario asks for; use TAP devices".into(),
+        );
     }
     if conditions.cpu.idle < IDLE_SHARE {
         faults.push(format!(
@@ -92,6 +101,12 @@ fn remarks(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
             "no TAP devices here: hosts are connected by veth and packet sockets, which cost more time"
                 .into(),
         );
+    }
+    if conditions.tx_queue_drops > 0 {
+        remarks.push(format!(
+            "{} packets (of up to 64 KiB, see nic.gso) were dropped at the hosts' transmit queues, which the scenario asks for",
+            conditions.tx_queue_drops
+        ));
     }
     if report.stalls.longest > 0 {
         remarks.push(format!(
@@ -132,6 +147,8 @@ mod tests {
             backend: Backend::Tap,
             alone: true,
             outside_drops: 0,
+            tx_queue_drops: 0,
+            no_tx_queue: false,
             wall: Duration::from_secs(5),
             cpu: CpuUse { idle: 0.4, stolen: 0.0 },
         }
@@ -150,6 +167,14 @@ mod tests {
         assert!(!judge(&report(0), &Conditions { outside_drops: 1, ..conditions() }).ok);
         let busy = Conditions { cpu: CpuUse { idle: 0.01, stolen: 0.0 }, ..conditions() };
         assert!(!judge(&report(0), &busy).ok);
+    }
+
+    #[test]
+    fn a_transmit_queue_that_is_asked_for_may_drop_and_must_be_there() {
+        let dropped = judge(&report(0), &Conditions { tx_queue_drops: 8, ..conditions() });
+        assert!(dropped.ok && dropped.outside_drops == 0, "{dropped:?}");
+        assert!(dropped.notes[0].starts_with("8 packets"), "{dropped:?}");
+        assert!(!judge(&report(0), &Conditions { no_tx_queue: true, ..conditions() }).ok);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::{
     driver::{Driver, DriverReport, LinkRow, Shared},
     flow::{Flow, check_congestion_control},
     frame::Frame,
-    host::Host,
+    host::{Host, HostDrops},
     journal::take_spin_right,
     machine::CpuUse,
     namespace::Namespace,
@@ -63,12 +63,16 @@ pub fn run(
     let mut recorder = Recorder::new(&sampled, observer);
     let driven = drive(scenario, options, &lab, &mut recorder, spin_right.is_some())?;
 
-    let device_drops = lab.device_drops()?.saturating_sub(drops_before);
+    let drops = lab.device_drops()?;
+    let device_drops = drops.outside.saturating_sub(drops_before.outside);
     let conditions = Conditions {
         privilege: options.privilege,
         backend: options.backend,
         alone: spin_right.is_some(),
         outside_drops: device_drops + driven.report.refused + lab.ports.iter().map(Port::drops).sum::<u64>(),
+        tx_queue_drops: drops.tx_queue.saturating_sub(drops_before.tx_queue),
+        no_tx_queue: options.backend == Backend::Packet
+            && scenario.hosts.iter().any(|h| h.nic.tx_queue.is_some()),
         wall: driven.wall,
         cpu: driven.cpu,
     };
@@ -281,6 +285,8 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn build(scenario: &Scenario, backend: Backend) -> Result<Self, Error> {
+        // A host takes a descriptor, and each of its links another. Where more are refused, making them says so.
+        let _ = sys::raise_file_limit();
         // The other ends of veth pairs live in a namespace of their own; ports keep what they need of it.
         let wires = Namespace::new()?;
         let mut lab = Lab { hosts: Vec::new(), ports: Vec::new() };
@@ -298,7 +304,7 @@ impl Lab {
     }
 
     /// What all hosts' devices dropped since they were made.
-    fn device_drops(&self) -> Result<u64, Error> {
+    fn device_drops(&self) -> Result<HostDrops, Error> {
         self.hosts.iter().map(Host::drops).sum()
     }
 }

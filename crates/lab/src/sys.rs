@@ -220,6 +220,25 @@ fn read_clock(clock: libc::clockid_t) -> Time {
     Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
+/// Waits for input on a descriptor for at most `timeout`; true where there is any.
+pub(crate) fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the pointer is to one valid pollfd.
+    check(unsafe { libc::poll(&raw mut poll, 1, timeout.as_millis() as libc::c_int) }).map(|ready| ready > 0)
+}
+
+/// Allows this process as many open files as may be; returns how many.
+pub(crate) fn raise_file_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointers are to a valid rlimit that lives across the calls.
+    unsafe {
+        check(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit))?;
+        limit.rlim_cur = limit.rlim_max;
+        check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit))?;
+    }
+    Ok(limit.rlim_cur)
+}
+
 /// Which of the polled descriptors are ready.
 pub(crate) struct PollSet(Vec<libc::pollfd>);
 
@@ -235,6 +254,11 @@ impl PollSet {
         if !heed {
             self.0[index].revents = 0;
         }
+    }
+
+    /// Leaves the `index`th out from now on: poll(2) ignores negative descriptors, while one in error is always ready.
+    pub(crate) fn forget(&mut self, index: usize) {
+        self.0[index] = libc::pollfd { fd: -1, events: 0, revents: 0 };
     }
 
     /// Waits for input on any for at most `timeout`. A signal ends the wait as well.

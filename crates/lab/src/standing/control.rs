@@ -7,7 +7,7 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,10 @@ use crate::{Error, error::Attempted};
 
 /// Longest line that is read.
 const LINE_MAX: u64 = 1 << 20;
-/// A lab that says nothing for so long is not well.
+/// A lab that has not answered after so long is not well.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Descriptors that lead onto a host: mounts, processes and network, and the user namespace of a lab without root.
+const ENTRANCES: std::ops::RangeInclusive<usize> = 3..=4;
 
 /// What may be asked of a standing lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +128,7 @@ pub struct LinkStatus {
 pub fn ask(socket: &Path, request: &Request) -> Result<Answer, Error> {
     let talk = || -> io::Result<Answer> {
         let stream = send(socket, request)?;
-        read_line(stream)
+        read_line(&stream, PATIENCE)
     };
     talk().attempted(|| format!("talk to the lab at {}", socket.display()))
 }
@@ -135,9 +137,13 @@ pub fn ask(socket: &Path, request: &Request) -> Result<Answer, Error> {
 pub(crate) fn ask_to_enter(socket: &Path, host: &str) -> Result<Result<Vec<OwnedFd>, String>, Error> {
     let talk = || -> io::Result<Result<Vec<OwnedFd>, String>> {
         let stream = send(socket, &Request::Enter { host: host.into() })?;
-        let fds = receive_fds(&stream)?;
-        match read_line(stream)? {
+        let fds = receive_fds(&stream).map_err(silent)?;
+        match read_line(&stream, PATIENCE)? {
             Answer::Refused { why } => Ok(Err(why)),
+            // Without them the program would run on this machine instead of the host.
+            _ if !ENTRANCES.contains(&fds.len()) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "it did not say where the host is"))
+            }
             _ => Ok(Ok(fds)),
         }
     };
@@ -147,6 +153,7 @@ pub(crate) fn ask_to_enter(socket: &Path, host: &str) -> Result<Result<Vec<Owned
 fn send(socket: &Path, request: &Request) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     write_line(&mut stream, request)?;
     Ok(stream)
 }
@@ -157,11 +164,90 @@ pub(crate) fn write_line(mut stream: impl Write, document: &impl Serialize) -> i
     stream.write_all(line.as_bytes())
 }
 
-pub(crate) fn read_line<T: for<'a> Deserialize<'a>>(stream: impl Read) -> io::Result<T> {
+/// Reads one line, which must be whole within `patience`.
+pub(crate) fn read_line<T: for<'a> Deserialize<'a>>(
+    stream: &UnixStream,
+    patience: Duration,
+) -> io::Result<T> {
     let mut line = String::new();
-    BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
+    let until = Until { stream, end: Instant::now() + patience };
+    BufReader::new(until.take(LINE_MAX)).read_line(&mut line).map_err(silent)?;
     if line.is_empty() {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it said nothing"));
     }
     serde_json::from_str(&line).map_err(io::Error::from)
+}
+
+/// A time-out in words.
+fn silent(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            io::Error::new(io::ErrorKind::TimedOut, "it does not answer")
+        }
+        _ => error,
+    }
+}
+
+/// A socket that is read until a certain time, however slowly the other side speaks.
+struct Until<'a> {
+    stream: &'a UnixStream,
+    end: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        let mut stream = self.stream;
+        stream.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_speaks_slowly_is_left_in_time() {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        let talker = std::thread::spawn(move || {
+            while a.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let error = read_line::<Request>(&b, Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(b);
+        talker.join().unwrap();
+    }
+
+    #[test]
+    fn garbage_and_halves_are_errors() {
+        for text in ["", "\n", "{", "\u{0}\n", "{\"do\":\"fly\"}\n", "{\"do\":\"words\"}\n"] {
+            let (mut a, b) = UnixStream::pair().unwrap();
+            a.write_all(text.as_bytes()).unwrap();
+            drop(a);
+            assert!(read_line::<Request>(&b, Duration::from_secs(1)).is_err(), "{text:?}");
+        }
+    }
+
+    /// Whoever answers so would have programs run outside of any host.
+    #[test]
+    fn an_answer_without_namespaces_leads_nowhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("s");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let lab = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            read_line::<Request>(&stream, PATIENCE).unwrap();
+            stream.write_all(&[0]).unwrap();
+            write_line(&stream, &Answer::Text { text: String::new() }).unwrap();
+        });
+        let error = ask_to_enter(&socket, "h1").unwrap_err();
+        assert!(error.to_string().contains("where the host is"), "{error}");
+        lab.join().unwrap();
+    }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     control::ask_to_enter,
-    isolate::{Kind, dress, enter, leave_keys_to_child},
+    isolate::{Kind, dress, enter, leave_signals_to},
     mounts::PROGRAMS,
 };
 use crate::{Error, error::Attempted};
@@ -52,6 +52,6 @@ pub fn execute(socket: &Path, host: &str, program: &[OsString]) -> Result<Result
         }
         other => other.attempted(|| format!("start {} on {host}", name.to_string_lossy()))?,
     };
-    leave_keys_to_child();
+    leave_signals_to(child.id());
     child.wait().map(Ok).attempted(|| format!("wait for {}", name.to_string_lossy()))
 }

@@ -11,6 +11,7 @@ use std::{
     os::unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
     path::Path,
     process::Command,
+    sync::atomic::{AtomicI32, Ordering},
 };
 
 /// Most descriptors that one message carries here.
@@ -110,12 +111,11 @@ fn first_process(mut until_closed: File) -> ! {
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
         libc::signal(libc::SIGINT, libc::SIG_IGN);
         libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        libc::signal(libc::SIGTERM, libc::SIG_IGN);
         libc::prctl(libc::PR_SET_NAME, c"longfat-init".as_ptr());
-        for fd in 0..64 {
-            if fd != until_closed.as_raw_fd() {
-                libc::close(fd);
-            }
-        }
+        let kept = until_closed.as_raw_fd() as libc::c_uint;
+        libc::close_range(0, kept - 1, 0);
+        libc::close_range(kept + 1, libc::c_uint::MAX, 0);
     }
     let mut byte = [0];
     while !matches!(until_closed.read(&mut byte), Ok(0)) {}
@@ -147,19 +147,64 @@ pub(crate) fn dress(command: &mut Command, host: &str) {
     }
 }
 
-/// While a child has the terminal, Ctrl-C and Ctrl-\ are for it and not for us.
-pub(crate) fn leave_keys_to_child() {
-    // SAFETY: plain arguments.
-    unsafe {
-        libc::signal(libc::SIGINT, libc::SIG_IGN);
-        libc::signal(libc::SIGQUIT, libc::SIG_IGN);
+/// Gets signals for a child that is about to be started; a signal of before is lost to it.
+static CHILD: AtomicI32 = AtomicI32::new(0);
+
+/// From here on signals that end programs are the child's: what the terminal sends (Ctrl-C, Ctrl-\) reaches it anyway,
+/// what a process sends us (kill, timeout) is passed on. One that we were started to ignore stays ignored.
+pub(crate) fn leave_signals_to(child: u32) {
+    CHILD.store(child as i32, Ordering::Relaxed);
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
+        // SAFETY: an all-zero sigaction is valid; the handler only makes a system call, on a number that was stored before.
+        unsafe {
+            let mut action: libc::sigaction = mem::zeroed();
+            if libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+                && action.sa_sigaction == libc::SIG_IGN
+            {
+                continue;
+            }
+            action = mem::zeroed();
+            action.sa_sigaction = pass_on as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        }
     }
 }
 
-/// Begins a session of its own, without a terminal.
+extern "C" fn pass_on(signal: libc::c_int, info: *const libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the kernel gives a valid siginfo to handlers set with SA_SIGINFO; kill(2) may be called here.
+    unsafe {
+        // Codes of the kernel's own signals, a terminal's among them, are positive (sigaction(2)). That the terminal was
+        // closed is told to the session's leader alone, which may be us.
+        if (*info).si_code <= 0 || signal == libc::SIGHUP {
+            libc::kill(CHILD.load(Ordering::Relaxed), signal);
+        }
+    }
+}
+
+/// While children have the terminal, Ctrl-C and Ctrl-\ are for them and not for us. Children that are started later by
+/// [`Command`] get these keys all the same.
+pub fn leave_keys_to_children() {
+    // SAFETY: as in `leave_signals_to`. Handlers, unlike SIG_IGN, are not inherited through exec.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = nothing as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut());
+        libc::sigaction(libc::SIGQUIT, &raw const action, std::ptr::null_mut());
+    }
+}
+
+extern "C" fn nothing(_signal: libc::c_int) {}
+
+/// Begins a session of its own, without a terminal and without files that whoever started us had open: a lock or a pipe
+/// of theirs must not be held for as long as a lab is up. Only before files of our own are open.
 pub fn begin_session() {
-    // SAFETY: no arguments. It fails for the leader of a process group only, which then is in its own already.
-    unsafe { libc::setsid() };
+    // SAFETY: plain arguments. setsid fails for the leader of a process group only, which then is in its own already.
+    unsafe {
+        libc::setsid();
+        libc::close_range(3, libc::c_uint::MAX, 0);
+    }
 }
 
 /// Lets go of the standard streams, so that whoever waits for their end does not wait for us.

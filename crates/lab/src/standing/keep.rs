@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     Error, Journal, Privilege,
-    capture::{CaptureId, CaptureOptions, Captures},
+    capture::{CaptureEnd, CaptureId, CaptureOptions, Captures},
     driver::{Command, Driver, LiveReport, Shared},
     error::Attempted,
     frame::Frame,
@@ -128,7 +128,8 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
     let result = std::thread::scope(|scope| {
         let shared = &shared;
         let driving = scope.spawn(move || {
-            let (rows, _nobody) = channel();
+            // Nobody receives: rows that are sent are gone at once.
+            let (rows, _) = channel();
             driver.run(shared, &rows)
         });
         ready(&socket);
@@ -144,6 +145,29 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
         Ok(Ok(_)) => Ok(()),
         Ok(Err(e)) => Err(Error::Emulator(e.to_string())),
         Err(_) => Err(Error::Emulator("it panicked; please report this".into())),
+    }
+}
+
+/// Takes in clients until `done`. Each is heard on a thread of its own: one that is slow or says nothing keeps no other
+/// from being answered, and one that behaves badly only harms itself.
+fn hear(listener: &UnixListener, requests: &Sender<(UnixStream, Request)>, done: &AtomicBool) {
+    while !done.load(Ordering::Relaxed) {
+        let Ok(true) = sys::wait_readable(listener.as_fd(), NAP) else { continue };
+        let Ok((stream, _)) = listener.accept() else {
+            // No descriptors are left, say.
+            std::thread::sleep(NAP);
+            continue;
+        };
+        let requests = requests.clone();
+        // Where there can be no more threads this client is left.
+        let _ = std::thread::Builder::new().name("client".into()).spawn(move || {
+            let set =
+                stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(CLIENT_PATIENCE)));
+            if let Ok(request) = set.and_then(|()| read_line(&stream, CLIENT_PATIENCE)) {
+                // Where the lab ends meanwhile nobody answers.
+                let _ = requests.send((stream, request));
+            }
+        });
     }
 }
 
@@ -167,29 +191,27 @@ struct Keeper<'a> {
 
 impl Keeper<'_> {
     fn serve(mut self, listener: &UnixListener, stopped: impl Fn() -> bool) {
-        while !stopped() {
-            self.follow_host_mtus();
-            match listener.accept() {
-                Ok((stream, _)) => {
-                    if self.answer(stream) {
-                        return;
-                    }
+        let (sender, requests) = channel();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| hear(listener, &sender, &done));
+            while !stopped() {
+                self.follow_host_mtus();
+                if let Ok((stream, request)) = requests.recv_timeout(NAP)
+                    && self.answer(&stream, &request)
+                {
+                    break;
                 }
-                Err(_) => std::thread::sleep(NAP),
             }
-        }
+            done.store(true, Ordering::Relaxed);
+        });
     }
 
-    /// Answers one client; true where it asked for the end. A client that behaves badly only harms itself.
-    fn answer(&mut self, stream: UnixStream) -> bool {
-        let patient = stream.set_nonblocking(false).and_then(|()| {
-            stream.set_read_timeout(Some(CLIENT_PATIENCE))?;
-            stream.set_write_timeout(Some(CLIENT_PATIENCE))
-        });
-        let Ok(request) = patient.and_then(|()| read_line::<Request>(&stream)) else { return false };
+    /// Answers one client; true where it asked for the end.
+    fn answer(&mut self, stream: &UnixStream, request: &Request) -> bool {
         self.follow_host_mtus();
         let refused = |why: String| Answer::Refused { why };
-        let answer = match &request {
+        let answer = match request {
             Request::Words { words } => match self.obey(words) {
                 Ok(text) => Answer::Text { text },
                 Err(why) => refused(why),
@@ -198,14 +220,15 @@ impl Keeper<'_> {
                 Some(host) => {
                     let mut fds: Vec<BorrowedFd<'_>> = self.user.iter().map(AsFd::as_fd).collect();
                     fds.extend([self.mounts.as_fd(), self.processes.as_fd(), host.namespace.fd()]);
-                    match send_fds(&stream, &fds) {
+                    match send_fds(stream, &fds) {
                         Ok(()) => Answer::Text { text: String::new() },
                         Err(_) => return false,
                     }
                 }
                 None => {
                     // The byte that would carry descriptors.
-                    let _ = (&stream).write_all(&[0]);
+                    let mut stream = stream;
+                    let _ = stream.write_all(&[0]);
                     refused(self.no_host(host))
                 }
             },
@@ -213,10 +236,10 @@ impl Keeper<'_> {
                 Some(status) => Answer::Status(Box::new(status)),
                 None => refused("the emulator does not answer".into()),
             },
-            Request::Down => Answer::Text { text: format!("{} goes down", self.name) },
+            Request::Down => Answer::Text { text: self.stop_captures() },
         };
-        let _ = write_line(&stream, &answer);
-        request == Request::Down
+        let _ = write_line(stream, &answer);
+        *request == Request::Down
     }
 
     fn no_host(&self, name: &str) -> String {
@@ -294,6 +317,9 @@ impl Keeper<'_> {
             return Err(format!("there is no host or link {name}"));
         }
         let path = Path::new(file);
+        if !path.is_absolute() {
+            return Err(format!("{file} must begin with /: the lab does not know your directory"));
+        }
         let started = self.captures.start(name, &taps, path, &CaptureOptions::default());
         let id = started.map_err(|e| e.to_string())?;
         self.files.push((file.into(), id));
@@ -306,6 +332,12 @@ impl Keeper<'_> {
         let end = self.captures.stop(id).ok_or_else(|| format!("{file} has ended already"))?;
         let missed = end.note().map(|note| format!("; {note}")).unwrap_or_default();
         Ok(format!("{} packets in {file}{missed}", end.packets))
+    }
+
+    /// Ends all captures; says which are not complete.
+    fn stop_captures(&mut self) -> String {
+        let ends = self.captures.stop_all();
+        ends.iter().filter_map(CaptureEnd::note).collect::<Vec<_>>().join("\n")
     }
 
     fn status(&self) -> Option<Status> {

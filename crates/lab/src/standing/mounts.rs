@@ -90,7 +90,9 @@ fn cover_tc() -> io::Result<()> {
     symlink(&program, Path::new(PROGRAMS).join("tc"))?;
     let directories = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
     let found = directories.iter().find_map(|d| fs::canonicalize(Path::new(d).join("tc")).ok());
-    let Some(tc) = found.filter(|tc| *tc != program) else { return Ok(()) };
+    // Where tc is one name of a program of many (BusyBox) the others must stay.
+    let is_tc_alone = |tc: &PathBuf| *tc != program && tc.file_name().is_some_and(|name| name == "tc");
+    let Some(tc) = found.filter(is_tc_alone) else { return Ok(()) };
     fs::write(REAL_TC, "")?;
     bind(&tc, Path::new(REAL_TC))?;
     bind(&program, &tc)

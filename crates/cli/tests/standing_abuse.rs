@@ -1,0 +1,209 @@
+//! Standing labs and those who treat them badly: slow clients, stopped keepers, removed devices, signals, odd files.
+
+mod common;
+
+use std::{
+    io::Write,
+    os::unix::{net::UnixStream, process::CommandExt},
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use common::{Place, Ran, SMALL, eventually, one_lab_at_a_time};
+
+/// A lab that is taken down at the end of a test, however it ends.
+struct Lab<'a> {
+    place: &'a Place,
+    name: String,
+}
+
+impl<'a> Lab<'a> {
+    fn up(place: &'a Place, name: &str) -> Self {
+        let name = format!("abuse-{}-{name}", std::process::id());
+        let ran = place.run(&["lab", "up", "s.toml", "--name", &name]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        Lab { place, name }
+    }
+
+    fn exec_command(&self, host: &str, program: &[&str]) -> Command {
+        self.place.longfat(&[&["lab", "exec", "--lab", &self.name, host, "--"], program].concat())
+    }
+
+    fn exec(&self, host: &str, program: &[&str]) -> Ran {
+        Ran::of(self.exec_command(host, program).output().unwrap())
+    }
+
+    fn shell(&self, command: &str) -> Ran {
+        self.place.run(&["lab", "shell", "--lab", &self.name, "-c", command])
+    }
+
+    fn keeper(&self) -> String {
+        let status = self.place.run(&["lab", "status", &self.name, "--json"]).json();
+        status["labs"][0]["pid"].to_string()
+    }
+
+    /// As seen on a host, where a link leads to it.
+    fn socket(&self) -> PathBuf {
+        self.exec("h1", &["readlink", "/run/lab/control"]).stdout.trim().into()
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        self.place.run(&["lab", "down", &self.name]);
+    }
+}
+
+fn kill(signal: &str, pid: &str) {
+    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+}
+
+#[test]
+fn clients_that_say_nothing_hold_nobody_up() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, "silent");
+    let socket = lab.socket();
+    let mut silent: Vec<UnixStream> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    silent[0].write_all(b"{\"do\":").unwrap();
+    silent[1].write_all(&[0xff; 1000]).unwrap();
+    // Served one after the other, 2 s each, they would take the 10 s that a client waits for its answer.
+    let ran = place.run(&["lab", "status", &lab.name]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+#[test]
+fn a_host_may_look_at_its_own_lab() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, "inside");
+    let inside = lab.exec("h1", &[common::binary(), "lab", "status"]);
+    assert!(inside.stdout.contains(&lab.name), "{inside:?}");
+    assert_eq!(
+        place.run(&["lab", "status", &lab.name]).code,
+        0,
+        "to a host the keeper's process id is nobody's"
+    );
+}
+
+#[test]
+fn a_host_without_its_device_leaves_the_lab_up() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, "device");
+    assert_eq!(lab.exec("h1", &["ip", "link", "del", "h1-eth0"]).code, 0);
+    assert_ne!(lab.exec("h2", &["ping", "-c", "1", "-W", "1", "h1"]).code, 0);
+    assert_eq!(place.run(&["lab", "status", &lab.name]).code, 0);
+}
+
+#[test]
+fn captures_go_to_files_only_and_full_disks_are_told() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, "files");
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    let pipe = lab.shell("pcap h1 pipe");
+    assert!(pipe.code == 1 && pipe.stderr.contains("named pipe"), "{pipe:?}");
+    assert_eq!(lab.shell("pcap h1 'two words.pcapng'").code, 0);
+    assert!(place.path("two words.pcapng").exists());
+    let there = lab.exec("s1", &["pcap", "h2", "there.pcapng"]);
+    assert!(there.code == 0 && place.path("there.pcapng").exists(), "{there:?}");
+    assert_eq!(lab.shell("pcap h2 /dev/full").code, 0);
+    assert_eq!(lab.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
+    let down = place.run(&["lab", "down", &lab.name]);
+    assert!(down.code == 0 && down.stderr.contains("capture of h2 is not complete"), "{down:?}");
+}
+
+#[test]
+fn what_is_sent_to_exec_reaches_the_program() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, "signals");
+    let program = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut child = lab.exec_command("h1", &["sh", "-c", program]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    // exec gets ready for signals once its program has been started.
+    std::thread::sleep(Duration::from_millis(100));
+    kill("-TERM", &child.id().to_string());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
+    assert_eq!((rest.as_str(), child.wait().unwrap().code()), ("got it\n", Some(5)));
+}
+
+/// As under `ssh -t HOST longfat lab exec ...`: exec leads the session of a terminal that is closed.
+#[test]
+fn a_program_ends_with_the_terminal_of_its_exec() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, "terminal");
+    let seconds = format!("77{}", std::process::id());
+    let line = format!("{} lab exec --lab {} h1 -- sleep {seconds}", common::binary(), lab.name);
+    // script(1) runs the line on a terminal, as its session's leader, and closes that terminal when it is killed.
+    let mut script = Command::new("script");
+    script.args(["-qec", &format!("exec {line}"), "/dev/null"]);
+    let script = script.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let Ok(mut script) = script else {
+        eprintln!("skipped: no script(1) here");
+        return;
+    };
+    let sleeps = || {
+        !Command::new("pgrep").args(["-f", &format!("^sleep {seconds}")]).output().unwrap().stdout.is_empty()
+    };
+    assert!(eventually(sleeps));
+    std::thread::sleep(Duration::from_millis(100));
+    script.kill().unwrap();
+    script.wait().unwrap();
+    assert!(eventually(|| !sleeps()));
+}
+
+#[test]
+fn a_shell_that_is_ended_takes_its_lab_down() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let mut shell = place
+        .longfat(&["lab", "shell", "s.toml", "-c", "sh echo up", "-c", "h1 sleep 60"])
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line)
+        .unwrap();
+    assert_eq!(line, "up\n");
+    kill("-HUP", &shell.id().to_string());
+    assert_eq!(shell.wait().unwrap().code(), Some(128 + 1));
+    assert_eq!(place.run(&["lab", "status", "s"]).code, 2, "no lab s is up");
+}
+
+#[test]
+fn a_stopped_keeper_is_told_and_hides_no_other() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let (stopped, other) = (Lab::up(&place, "stopped"), Lab::up(&place, "other"));
+    let keeper = stopped.keeper();
+    kill("-STOP", &keeper);
+    let began = Instant::now();
+    let ran = place.run(&["lab", "status"]);
+    kill("-CONT", &keeper);
+    assert!(ran.stdout.contains(&other.name) && ran.stderr.contains("does not answer"), "{ran:?}");
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn a_lab_holds_no_file_of_whoever_started_it() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let name = format!("abuse-{}-lock", std::process::id());
+    let line = format!("exec 9>lock && flock 9 && {} lab up s.toml --name {name}", common::binary());
+    let up = Command::new("sh").args(["-c", &line]).current_dir(place.dir.path()).status().unwrap();
+    assert!(up.success());
+    let lab = Lab { place: &place, name };
+    let free = Command::new("flock").arg("-n").arg(place.path("lock")).arg("true").status().unwrap();
+    assert!(free.success(), "its caller's lock must end with its caller");
+    let fds = lab.exec("h1", &["sh", "-c", "ls -l /proc/$PPID/fd /proc/self/fd"]);
+    assert!(!fds.stdout.contains("socket:") && !fds.stdout.contains("net:["), "{fds:?}");
+    assert!(eventually(|| place.run(&["lab", "status", &lab.name]).code == 0));
+}

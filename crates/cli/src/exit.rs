@@ -62,7 +62,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 }
 
 /// The error and its causes in one line; a cause that its parent already quotes is left out.
-fn chain(error: &anyhow::Error) -> String {
+pub fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let cause = cause.to_string();

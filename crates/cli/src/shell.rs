@@ -17,7 +17,7 @@ use signal_hook::{
 };
 
 use crate::{
-    exit::Exit,
+    exit::{Exit, chain},
     output,
     standing::{
         self, UpArgs, exec_command, on_host, output_unless_empty, status_of, with_whole_path, words_to,
@@ -86,7 +86,7 @@ fn end_in_order(lab: &Standing, ours: bool, at_prompt: bool) -> anyhow::Result<(
         let Some(signal) = signals.forever().next() else { return };
         let _ending = ENDING.lock();
         if ours && let Err(error) = standing::end(&lab) {
-            output::note(&format!("{error:#}"));
+            output::note(&chain(&error));
         }
         std::process::exit(128 + signal);
     });
@@ -157,7 +157,7 @@ impl Shell {
         }
         if let Err(error) = self.obey(line) {
             self.failed += 1;
-            output::note(&format!("{error:#}"));
+            output::note(&chain(&error));
         }
         let _ = std::io::stdout().flush();
         Next::Go

@@ -19,7 +19,7 @@ use scenario::{Scenario, ScenarioFile};
 use serde_json::{Value, json};
 
 use crate::{
-    exit::Exit,
+    exit::{Exit, chain},
     interrupt,
     lab_command::clean_journal,
     lab_engine,
@@ -123,6 +123,10 @@ pub fn up(args: &UpArgs, json: bool) -> anyhow::Result<()> {
 pub fn start(args: &UpArgs) -> anyhow::Result<String> {
     // Mistakes are told here, before anything is started.
     let scenario = args.resolve(&read_scenario(&args.file)?)?;
+    let name = args.name();
+    if name.is_empty() || name.contains(char::is_control) {
+        return Err(Exit::BadInput(format!("{name:?} cannot name a lab; give it another --name")).into());
+    }
     clean_journal(&Journal::of_this_user())?;
     let program = std::env::current_exe().context("cannot find this program's file")?;
     let mut command = Command::new(program);
@@ -152,7 +156,6 @@ pub fn start(args: &UpArgs) -> anyhow::Result<String> {
         let status = child.wait().context("cannot wait for the lab's process")?;
         return Err(Exit::Child(status.code().unwrap_or(1)).into());
     }
-    let name = line.trim().to_owned();
     if args.run_commands {
         let commands = scenario.hosts.iter().filter_map(|h| Some((h.name.as_str(), h.start.as_deref()?)));
         commands.into_iter().for_each(|(host, line)| run_command(&name, host, line));
@@ -165,7 +168,7 @@ fn run_command(lab: &str, host: &str, line: &str) {
     match on_host(lab, host, line) {
         Ok(status) if status.success() => {}
         Ok(status) => output::note(&format!("{host}: {line:?} ended with {status}")),
-        Err(error) => output::note(&format!("{host}: {line:?}: {error:#}")),
+        Err(error) => output::note(&format!("{host}: {line:?}: {}", chain(&error))),
     }
 }
 
@@ -269,7 +272,7 @@ pub fn status(args: &StatusArgs, json: bool) -> anyhow::Result<()> {
         match status_of(lab) {
             Ok(status) => statuses.push(status),
             Err(error) if args.name.is_some() => return Err(error),
-            Err(error) => silent.push(format!("{}: {error:#}", lab.name)),
+            Err(error) => silent.push(format!("{}: {}", lab.name, chain(&error))),
         }
     }
     silent.iter().for_each(|line| output::note(line));
@@ -312,7 +315,7 @@ pub fn down(args: &DownArgs, json: bool) -> anyhow::Result<()> {
         match end(lab) {
             Ok(()) => names.push(lab.name.as_str()),
             // The others are taken down all the same.
-            Err(error) => failed.push(format!("{error:#}")),
+            Err(error) => failed.push(chain(&error)),
         }
     }
     match json {
@@ -356,7 +359,7 @@ pub fn status_of(lab: &Standing) -> anyhow::Result<Status> {
 pub fn find(name: Option<&str>) -> anyhow::Result<Standing> {
     let labs = standing()?;
     let names = || labs.iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join(", ");
-    let stem = name.and_then(|n| Path::new(n).file_stem()?.to_str());
+    let stem = name.and_then(stem_of_scenario);
     let found = match name {
         Some(name) => labs.iter().find(|l| l.name == name || Some(l.name.as_str()) == stem),
         None if labs.len() > 1 => {
@@ -373,8 +376,27 @@ pub fn find(name: Option<&str>) -> anyhow::Result<Standing> {
     }
 }
 
+/// What a lab of this scenario file is called. `v1.2` is no file: to take v1 for it would take the wrong lab down.
+fn stem_of_scenario(name: &str) -> Option<&str> {
+    let path = Path::new(name);
+    let is_scenario = |e: &std::ffi::OsStr| e.eq_ignore_ascii_case("toml") || e.eq_ignore_ascii_case("mn");
+    path.extension().filter(|e| is_scenario(e)).and_then(|_| path.file_stem()?.to_str())
+}
+
 /// All labs of this user that are up.
 fn standing() -> anyhow::Result<Vec<Standing>> {
     let alive = clean_journal(&Journal::of_this_user())?.alive;
     Ok(alive.into_iter().filter_map(|entry| entry.standing).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_names_a_lab_and_a_dot_does_not() {
+        assert_eq!(stem_of_scenario("dir/two hosts.toml"), Some("two hosts"));
+        assert_eq!(stem_of_scenario("topo.MN"), Some("topo"));
+        assert_eq!((stem_of_scenario("v1.2"), stem_of_scenario("v1")), (None, None));
+    }
 }

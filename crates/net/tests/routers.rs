@@ -397,13 +397,16 @@ fn a_change_of_mtu_is_seen_by_the_router_at_once() {
 #[test]
 fn no_error_answers_a_frame_for_a_group_or_a_packet_from_everybody() {
     let own_v4 = udp_v4(b"probe", |h| h.destination = [10, 0, 0, 2]);
-    let own_v6 = udp_v6(b"probe", |h| h.destination = "fd00::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    let own_v6 =
+        udp_v6(b"probe", |h| h.destination = "fd00::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
     for frame in [&own_v4, &own_v6] {
         assert_eq!(send(&mut chain(PipeSpec::default()), H0, frame.clone()).delivered.len(), 1);
     }
-    for (frame, group) in
-        [(own_v4, ethernet::BROADCAST), (own_v6, [0x33, 0x33, 0, 0, 0, 1]), (echo("10.0.0.2", b"x"), ethernet::BROADCAST)]
-    {
+    for (frame, group) in [
+        (own_v4, ethernet::BROADCAST),
+        (own_v6, [0x33, 0x33, 0, 0, 0, 1]),
+        (echo("10.0.0.2", b"x"), ethernet::BROADCAST),
+    ] {
         let mut frame = frame;
         frame[..6].copy_from_slice(&group);
         let log = send(&mut chain(PipeSpec::default()), H0, frame);

@@ -1,6 +1,6 @@
 //! An IP address with its network.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address and the length of its network's prefix, as in `10.0.0.1/8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,35 @@ impl Cidr {
             (IpAddr::V6(a), IpAddr::V6(b)) => !differs(u128::from(a) ^ u128::from(b), 128),
             _ => false,
         }
+    }
+
+    /// The first address of the network: all bits behind the prefix zero.
+    pub fn first(&self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(a) => {
+                Ipv4Addr::from(u32::from(a) & !u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into()
+            }
+            IpAddr::V6(a) => {
+                Ipv6Addr::from(u128::from(a) & !u128::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into()
+            }
+        }
+    }
+
+    /// The last address of the network: all bits behind the prefix one.
+    pub fn last(&self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(a) => {
+                Ipv4Addr::from(u32::from(a) | u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into()
+            }
+            IpAddr::V6(a) => {
+                Ipv6Addr::from(u128::from(a) | u128::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into()
+            }
+        }
+    }
+
+    /// Whether the two networks have an address in common.
+    pub fn overlaps(&self, other: &Cidr) -> bool {
+        self.contains(other.first()) || other.contains(self.first())
     }
 
     /// Whether `address` is this network's broadcast address (RFC 922 section 7; none in networks of one or two

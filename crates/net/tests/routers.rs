@@ -391,3 +391,48 @@ fn a_change_of_mtu_is_seen_by_the_router_at_once() {
         "DestinationUnreachable(FragmentationNeeded { next_hop_mtu: 700 })"
     );
 }
+
+/// RFC 1812 section 4.3.2.7, RFC 4443 section 2.4e: no error about a frame for a group, nor about a packet that says it
+/// comes from everybody.
+#[test]
+fn no_error_answers_a_frame_for_a_group_or_a_packet_from_everybody() {
+    let own_v4 = udp_v4(b"probe", |h| h.destination = [10, 0, 0, 2]);
+    let own_v6 =
+        udp_v6(b"probe", |h| h.destination = "fd00::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    for frame in [&own_v4, &own_v6] {
+        assert_eq!(send(&mut chain(PipeSpec::default()), H0, frame.clone()).delivered.len(), 1);
+    }
+    for (frame, group) in [
+        (own_v4, ethernet::BROADCAST),
+        (own_v6, [0x33, 0x33, 0, 0, 0, 1]),
+        (echo("10.0.0.2", b"x"), ethernet::BROADCAST),
+    ] {
+        let mut frame = frame;
+        frame[..6].copy_from_slice(&group);
+        let log = send(&mut chain(PipeSpec::default()), H0, frame);
+        assert!(log.delivered.is_empty(), "{:02x?}", log.delivered);
+    }
+    for to in [[10, 0, 0, 2], [10, 0, 3, 9], [10, 9, 9, 9]] {
+        let frame = udp_v4(b"probe", |h| (h.source, h.destination) = ([10, 0, 0, 255], to));
+        let log = send(&mut chain(PipeSpec::default()), H0, frame);
+        assert!(log.delivered.is_empty(), "{:02x?}", log.delivered);
+    }
+}
+
+/// RFC 791 section 3.2: what is left is sent in one piece as soon as it fits, whole units of 8 bytes or not.
+#[test]
+fn the_last_fragment_may_fill_the_mtu() {
+    // 1500 B in all: 1480 behind the header, of which 984 go first and 496 are left.
+    let frame = udp_v4(&[7; 1472], |_| {});
+    for (mtu, lengths) in [(1006, vec![1004, 516]), (760, vec![756, 756, 28]), (518, vec![516, 516, 508])] {
+        let log = send(&mut chain(narrow(mtu)), H0, frame.clone());
+        let got: Vec<usize> = log.delivered.iter().map(|d| d.2.len() - 14).collect();
+        assert_eq!(got, lengths, "MTU {mtu}");
+    }
+    // 762 is 20 + 742: after 736 the 744 left do not fit, at 764 they do, as 20 + 744.
+    let log = send(&mut chain(narrow(764)), H0, frame);
+    assert_eq!(log.delivered.iter().map(|d| d.2.len() - 14).collect::<Vec<_>>(), [764, 756]);
+    // 1482 + 20 - 8: a packet whose rest is no multiple of 8 and just fits.
+    let log = send(&mut chain(narrow(763)), H0, udp_v4(&[7; 1471], |_| {}));
+    assert_eq!(log.delivered.iter().map(|d| d.2.len() - 14).collect::<Vec<_>>(), [756, 763]);
+}

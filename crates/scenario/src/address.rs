@@ -62,37 +62,6 @@ fn split(text: &str) -> Result<(IpAddr, u8), String> {
     Ok((address, prefix))
 }
 
-impl Cidr {
-    /// The first address of the network: all bits behind the prefix zero.
-    pub fn first(&self) -> IpAddr {
-        match self.address {
-            IpAddr::V4(a) => {
-                Ipv4Addr::from(u32::from(a) & !u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into()
-            }
-            IpAddr::V6(a) => {
-                Ipv6Addr::from(u128::from(a) & !u128::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into()
-            }
-        }
-    }
-
-    /// The last address of the network: all bits behind the prefix one.
-    pub fn last(&self) -> IpAddr {
-        match self.address {
-            IpAddr::V4(a) => {
-                Ipv4Addr::from(u32::from(a) | u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into()
-            }
-            IpAddr::V6(a) => {
-                Ipv6Addr::from(u128::from(a) | u128::MAX.checked_shr(self.prefix.into()).unwrap_or(0)).into()
-            }
-        }
-    }
-
-    /// Whether the two networks have an address in common.
-    pub fn overlaps(&self, other: &Cidr) -> bool {
-        self.contains(other.first()) || other.contains(self.first())
-    }
-}
-
 /// Why no host of a network of this prefix can have this address.
 pub(crate) fn why_unusable(address: IpAddr, prefix: u8) -> Option<&'static str> {
     if address.is_loopback() {

@@ -1,6 +1,6 @@
 //! From a tree to one direction of a link.
 
-use net::{Distribution, Jitter, PipeSpec, QueueLimit, Rate, Reorder};
+use net::{Distribution, Jitter, OPPORTUNITY_BYTES, PipeSpec, QueueLimit, Rate, RateTrace, Reorder};
 use units::{Bytes, ParseError};
 
 use crate::{
@@ -40,6 +40,8 @@ const DIRECTION: Keys = Keys {
     ],
     later: &["slot"],
 };
+/// What mahimahi counts of a packet beside its IP bytes: the TUN device's header (`PACKET_SIZE` is 1504).
+const MAHIMAHI_OVERHEAD_BYTES: u32 = OPPORTUNITY_BYTES as u32 - 1500;
 const DISTRIBUTIONS: [(&str, Distribution); 3] =
     [("uniform", Distribution::Uniform), ("normal", Distribution::Normal), ("pareto", Distribution::Pareto)];
 
@@ -61,7 +63,7 @@ pub(crate) fn decode_direction(node: &Node, files: &Files, problems: &mut Proble
     let queue = if limited { queue.unwrap_or(PipeSpec::DEFAULT_QUEUE) } else { QueueLimit::Unlimited };
     let overhead = reader
         .integer("overhead", 0..=1000, " bytes")
-        .map_or(PipeSpec::DEFAULT_OVERHEAD_BYTES, |bytes| bytes as u32);
+        .map_or_else(|| default_overhead(&rate), |bytes| bytes as u32);
     let (loss, loss_unit) = decode_loss(&mut reader);
     PipeSpec {
         rate,
@@ -127,6 +129,14 @@ fn decode_rate(reader: &mut Reader, files: &Files) -> Rate {
         reader.note("rate", "a direction has a rate or a trace, not both", "remove one of them");
     }
     trace.map_or(Rate::Unlimited, Rate::Trace)
+}
+
+/// An opportunity of a mahimahi trace carries a packet of 1500 B of IP whole.
+fn default_overhead(rate: &Rate) -> u32 {
+    match rate {
+        Rate::Trace(trace) if matches!(**trace, RateTrace::Opportunities(_)) => MAHIMAHI_OVERHEAD_BYTES,
+        _ => PipeSpec::DEFAULT_OVERHEAD_BYTES,
+    }
 }
 
 fn decode_jitter(reader: &mut Reader) -> Option<Jitter> {

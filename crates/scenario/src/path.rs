@@ -120,9 +120,20 @@ impl Walk<'_> {
         let Some((_, port, via)) = best else { return Next::Anywhere };
         let has = |p: &&Port| p.addresses(scenario).iter().any(|a| a.address == via);
         match self.domains.of_link(port.link).iter().find(has) {
+            Some(neighbour) if via == self.address && matches!(at, Station::Router(_)) => {
+                Next::Beside(self.nearest(&ports, *neighbour).unwrap_or(port), *neighbour)
+            }
             Some(neighbour) => Next::Beside(port, *neighbour),
             None => Next::Nowhere,
         }
+    }
+
+    /// The port with the fewest hops over switches alone, the first of several. A router takes it whatever its
+    /// address; a host's kernel takes the first port of the network.
+    fn nearest(&self, ports: &[Port], to: Port) -> Option<Port> {
+        let beside = |port: &&Port| self.domains.number(port.link) == self.domains.number(to.link);
+        let hops = |port: &Port| Some((self.search(*port, Crossing::Switches, to)?.len(), *port));
+        ports.iter().filter(beside).filter_map(hops).min_by_key(|found| found.0).map(|found| found.1)
     }
 
     /// The shortest way over switches and routers, as far as the next router.

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+pub use net::Cidr;
 use net::PipeSpec;
 use units::{BitRate, Bytes, Time};
 
@@ -82,36 +83,6 @@ impl Host {
 pub struct Interface {
     /// Its addresses, IPv4 and IPv6.
     pub addresses: Vec<Cidr>,
-}
-
-/// An address and the length of its network's prefix, as in `10.0.0.1/8`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cidr {
-    /// The address.
-    pub address: IpAddr,
-    /// Bits of the network's prefix.
-    pub prefix: u8,
-}
-
-impl Cidr {
-    /// Whether `address` is of this network.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => {
-                (u32::from(a) ^ u32::from(b)).checked_shr(32 - u32::from(self.prefix)).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(a), IpAddr::V6(b)) => {
-                (u128::from(a) ^ u128::from(b)).checked_shr(128 - u32::from(self.prefix)).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
-    }
-}
-
-impl std::fmt::Display for Cidr {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
-    }
 }
 
 /// A route that somebody wrote down.

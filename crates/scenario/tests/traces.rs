@@ -97,3 +97,18 @@ fn a_trace_longer_than_a_scenario_can_be_is_refused() {
     let error = ScenarioFile::parse_with("x.toml", &text, &load).unwrap_err().to_string();
     assert!(error.starts_with("x.toml:9:22: the trace is too long or too fast"), "{error}");
 }
+
+/// Mahimahi counts 4 B beside a packet's 1500 of IP, so each opportunity carries one whole.
+#[test]
+fn an_opportunity_of_a_mahimahi_trace_carries_a_full_packet() {
+    let overheads = |text: &str| {
+        let file = ScenarioFile::parse_with("x.toml", text, &load).unwrap_or_else(|e| panic!("{e}"));
+        let scenario = file.resolve(None, &[]).unwrap();
+        let again = ScenarioFile::parse("x.toml", &scenario.to_toml()).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(again.resolve(None, &[]).unwrap(), scenario);
+        [scenario.links[0].forward.overhead, scenario.links[0].backward.overhead]
+    };
+    assert_eq!(overheads(FILE), [4, 14]);
+    assert_eq!(u64::from(overheads(FILE)[0]) + 1500, net::OPPORTUNITY_BYTES);
+    assert_eq!(overheads(&FILE.replace("queue = \"50p\"", "overhead = 38")), [38, 14]);
+}

@@ -1,6 +1,6 @@
 //! What a router has to do with a frame (RFC 1812 sections 4.2, 5.2 and 5.3, RFC 8200, RFC 4291).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::{Router, Unreachable, Way};
 
@@ -64,13 +64,13 @@ pub fn decide(router: &Router, interface: u32, frame: &[u8], segment_bytes: u32)
     match kind {
         ethernet::ARP if arp::asks_for(packet, own) => Decision::Answer(Question::Arp),
         ethernet::IPV4 => match Ipv4::parse(packet) {
-            Some(ip) if router.owns(ip.destination().into()) => decide_own_ipv4(&ip),
+            Some(ip) if router.owns(ip.destination().into()) => decide_own_ipv4(router, &ip, is_group(to)),
             Some(ip) => decide_ipv4(router, &ip, is_group(to), segment_bytes),
             None => Decision::Refuse,
         },
         ethernet::IPV6 => match Ipv6::parse(packet) {
             Some(ip) if ip.destination().is_multicast() || router.owns(ip.destination().into()) => {
-                decide_own_ipv6(router, interface, &ip)
+                decide_own_ipv6(router, interface, &ip, is_group(to))
             }
             Some(ip) => decide_ipv6(router, &ip, is_group(to), segment_bytes),
             None => Decision::Refuse,
@@ -79,8 +79,9 @@ pub fn decide(router: &Router, interface: u32, frame: &[u8], segment_bytes: u32)
     }
 }
 
-fn decide_own_ipv4(ip: &Ipv4<'_>) -> Decision {
-    if ip.is_fragment() || !ipv4::is_host(ip.source()) {
+/// Nothing is said to a frame for a group: RFC 1122 section 3.3.6 discards it, RFC 1812 section 4.3.2.7 forbids errors.
+fn decide_own_ipv4(router: &Router, ip: &Ipv4<'_>, is_group_frame: bool) -> Decision {
+    if is_group_frame || ip.is_fragment() || !may_be_source(router, ip) {
         return Decision::Ignore;
     }
     match ip.protocol() {
@@ -92,13 +93,11 @@ fn decide_own_ipv4(ip: &Ipv4<'_>) -> Decision {
 
 fn decide_ipv4(router: &Router, ip: &Ipv4<'_>, is_group_frame: bool, segment_bytes: u32) -> Decision {
     let to = ip.destination();
-    let mut networks = router.interfaces.iter().flat_map(|i| &i.addresses);
-    let is_broadcast = to.is_broadcast() || networks.any(|n| n.is_broadcast(to.into()));
-    if is_group_frame || to.is_multicast() || is_broadcast {
+    if is_group_frame || to.is_multicast() || to.is_broadcast() || is_broadcast(router, to) {
         return Decision::Ignore;
     }
     let stays_on_link = to.is_link_local() || ip.source().is_link_local();
-    if !ipv4::is_host(ip.source()) || !ipv4::is_host(to) || stays_on_link {
+    if !may_be_source(router, ip) || !ipv4::is_host(to) || stays_on_link {
         return Decision::Refuse;
     }
     let way = match router.lookup(IpAddr::V4(to)) {
@@ -118,7 +117,17 @@ fn decide_ipv4(router: &Router, ip: &Ipv4<'_>, is_group_frame: bool, segment_byt
     }
 }
 
-fn decide_own_ipv6(router: &Router, interface: u32, ip: &Ipv6<'_>) -> Decision {
+/// Whether `address` is the broadcast address of a network here.
+fn is_broadcast(router: &Router, address: Ipv4Addr) -> bool {
+    router.interfaces.iter().flat_map(|i| &i.addresses).any(|n| n.is_broadcast(address.into()))
+}
+
+/// Whether a packet says that it comes from one host (RFC 1812 section 5.3.7).
+fn may_be_source(router: &Router, ip: &Ipv4<'_>) -> bool {
+    ipv4::is_host(ip.source()) && !is_broadcast(router, ip.source())
+}
+
+fn decide_own_ipv6(router: &Router, interface: u32, ip: &Ipv6<'_>, is_group_frame: bool) -> Decision {
     let Some(transport) = ip.transport().filter(|t| !t.is_fragment) else { return Decision::Ignore };
     if ip.source().is_multicast() {
         return Decision::Ignore;
@@ -126,8 +135,10 @@ fn decide_own_ipv6(router: &Router, interface: u32, ip: &Ipv6<'_>) -> Decision {
     let own = &router.interfaces[interface as usize];
     match transport.protocol {
         ipv6::ICMPV6 if neighbour::asks_for(ip, &transport, own) => Decision::Answer(Question::Neighbour),
-        // Nothing else is answered to a group, or to nobody.
-        _ if ip.destination().is_multicast() || ip.source().is_unspecified() => Decision::Ignore,
+        // Nothing else is answered to a group (RFC 4443 section 2.4e), or to nobody.
+        _ if is_group_frame || ip.destination().is_multicast() || ip.source().is_unspecified() => {
+            Decision::Ignore
+        }
         ipv6::ICMPV6 if super::echo::is_request_v6(ip, &transport) => Decision::Answer(Question::Echo),
         ipv6::UDP => Decision::Fail(Fault::NoPort),
         _ => Decision::Ignore,

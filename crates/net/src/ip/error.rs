@@ -103,8 +103,8 @@ fn mtu(router: &Router, fault: Fault) -> u32 {
     }
 }
 
-/// The address of the interface through which the packet came, or of another one where it has none of this
-/// family (RFC 1812 section 4.3.2.4).
+/// The address of the interface through which the packet came, so that a traceroute shows the way there (RFC 1812
+/// section 4.3.2.4 has the interface by which the error leaves); of another one where it has none of this family.
 fn own_address<A>(router: &Router, interface: u32, of_family: impl Fn(IpAddr) -> Option<A>) -> Option<A> {
     let (before, from) = router.interfaces.split_at_checked(interface as usize)?;
     let mut addresses = from.iter().chain(before).flat_map(|i| &i.addresses);

@@ -50,9 +50,9 @@ pub(super) fn fragments(frame: &[u8], mtu: u32) -> Vec<Vec<u8>> {
     let mut done = 0;
     while done < ip.payload.len() {
         let header = if done == 0 { ip.header } else { &later };
-        let room = (mtu - header.len()) & !7;
-        let left = &ip.payload[done..];
-        let part = &left[..left.len().min(room)];
+        let (room, left) = (mtu - header.len(), &ip.payload[done..]);
+        // All but the last piece fill whole units of 8 bytes.
+        let part = if left.len() <= room { left } else { &left[..room & !7] };
         let is_last = part.len() == left.len() && !ip.more_fragments();
         let mut fragment = frame[..ETHERNET_HEADER].to_vec();
         fragment.extend(header);

@@ -17,6 +17,9 @@
 //! 7. The identification of an answer over IPv4 is that of the packet it answers.
 //! 8. Of a super-packet that is too large or has no time to live, the first segment alone is answered; one that
 //!    must be fragmented is stored until it has come as a whole.
+//! 9. An error has the address of the interface through which its cause came, not of that by which it leaves (RFC 1812
+//!    section 4.3.2.4): a traceroute shows the way there. Mostly they are the same.
+//! 10. A router is sent nothing but echoes and neighbour discovery: UDP finds no port, TCP and other protocols no answer.
 
 mod arp;
 pub mod checksum;

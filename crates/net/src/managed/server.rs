@@ -7,6 +7,8 @@ use units::Time;
 use crate::{OPPORTUNITY_BYTES, PipeSpec, Rate, RateTrace, fixed::Fixed};
 
 const MILLISECOND: u64 = 1_000_000;
+/// The end of time, 584 years on: what would leave later stays.
+const NEVER: Time = Time::MAX;
 
 /// Serves one segment after the other.
 #[derive(Debug, Clone)]
@@ -182,9 +184,12 @@ fn after_steps(trace: &RateTrace, start: Fixed, bytes: u64) -> Fixed {
     // Where the first step is not the last for long: whole periods at once.
     if step(trace, at).is_some_and(|(rate, until)| left > work_of(rate, until.saturating_sub(at))) {
         let whole = sum_of_period(trace);
-        let periods = left.checked_div(whole).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-        at = at + period * periods;
-        left -= whole * u128::from(periods);
+        let Some(periods) = left.checked_div(whole) else { return Fixed::from(NEVER) };
+        at = Fixed::from_raw(at.raw().saturating_add(period.raw().saturating_mul(periods)));
+        left -= whole * periods;
+        if at >= Fixed::from(NEVER) {
+            return Fixed::from(NEVER);
+        }
     }
     while let Some((rate, until)) = step(trace, at) {
         let room = work_of(rate, until.saturating_sub(at));

@@ -226,6 +226,19 @@ fn xcp_without_a_rate_leaves_the_feedback_as_it_came() {
     assert_eq!(bench.delivered[0].1.xcp, Some(header));
 }
 
+#[test]
+fn packets_without_bytes_fill_a_queue_of_packets_too() {
+    let discipline = Discipline::FqCodel(FqCodel::default());
+    let spec = PipeSpec { discipline, overhead: 0, ..at_rate(RATE, QueueLimit::Packets(3)) };
+    let mut bench = Bench::new(&spec, 1);
+    // Flow 0 has the first place, and is empty when the others come.
+    for n in 0..20u64 {
+        bench.offer(Time(n), Probe::single(n, if n == 0 { 1500 } else { 0 }).of(n as u32 % 3));
+    }
+    bench.run(END);
+    assert_eq!((bench.delivered.len(), bench.dropped.len()), (3, 17));
+}
+
 impl Bench {
     fn counters_at(&mut self, now: Time) -> Counters {
         self.pipe.sample(now)

@@ -122,3 +122,48 @@ fn a_long_trace_has_its_mean_rate() {
         assert!((rate / mean as f64 - 1.0).abs() < 1e-3, "{rate}, {mean} expected");
     }
 }
+
+/// 1 Mb/s is 8 us a byte; 500 B take 4 ms to earn, the whole bucket 12 ms.
+#[test]
+fn a_token_bucket_keeps_its_table_of_departures() {
+    let spec = PipeSpec { burst: Some(Bytes(1500)), ..at_rate(1_000_000, QueueLimit::Unlimited) };
+    // (arrival in ms, bytes on the wire, departure in ms)
+    let table = [
+        (0, 500, 0),
+        (0, 500, 0),
+        (0, 500, 0),
+        (0, 500, 4),
+        (0, 500, 8),
+        (0, 1500, 20),
+        // 10 ms later 1250 B have been earned.
+        (30, 1000, 30),
+        (30, 500, 32),
+        // Full again, and not more than full.
+        (100, 1500, 100),
+        (100, 1500, 112),
+        (113, 250, 114),
+    ];
+    for make in [Bench::new, Bench::managed] {
+        let mut bench = make(&spec, 1);
+        for (number, (arrives, bytes, _)) in table.into_iter().enumerate() {
+            bench.offer(Time(arrives * MS), Probe::single(number as u64, bytes - 14));
+        }
+        bench.run(END);
+        let ends: Vec<u64> = bench.delivered.iter().map(|d| d.0.last.0 / MS).collect();
+        assert_eq!(ends, table.map(|row| row.2));
+        // Rounding up is all that is inexact.
+        assert!(bench.delivered.iter().all(|d| d.0.last.0 % MS <= 4));
+    }
+}
+
+#[test]
+fn a_trace_that_hardly_ever_lets_anything_through_does_not_overflow() {
+    // One bit a second for a nanosecond in three years.
+    let steps = vec![(Time(0), BitRate(1)), (Time(1), BitRate(0))];
+    let trace = RateTrace::Steps { steps, end: Time(100_000_000_000_000_000) };
+    let mut bench = Bench::new(&traced(trace), 1);
+    (0..3).for_each(|i| bench.offer(Time(i), Probe::single(i, 65_535)));
+    bench.run(END);
+    assert!(bench.delivered.is_empty());
+    assert_eq!(bench.pipe.sample(END).queue_packets, 3);
+}

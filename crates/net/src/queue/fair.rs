@@ -160,11 +160,12 @@ impl<P: Packet> Fair<P> {
 
     fn drop_of_fattest(&mut self, desk: &mut Desk<P>) {
         let listed = self.new.iter().chain(&self.old);
-        let bytes = |index: &usize| self.flows[*index].as_ref().map_or(0, |flow| flow.lane.backlog().bytes);
-        let Some(fattest) = listed.copied().max_by_key(|index| (bytes(index), std::cmp::Reverse(*index)))
-        else {
-            return;
+        // Packets decide between flows without bytes: what is dropped must be one that has something.
+        let weight = |index: &usize| {
+            let backlog = self.flows[*index].as_ref().map(|flow| flow.lane.backlog()).unwrap_or_default();
+            (backlog.bytes, backlog.packets, std::cmp::Reverse(*index))
         };
+        let Some(fattest) = listed.copied().max_by_key(weight) else { return };
         if let Some(flow) = self.flows[fattest].as_mut() {
             let before = flow.lane.backlog();
             flow.lane.drop_head(DropCause::Queue, desk);

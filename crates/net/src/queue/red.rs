@@ -86,6 +86,8 @@ impl<P: Packet> RedQueue<P> {
         let mark = red.ecn && may_be_marked(item.packet.ecn());
         desk.admit(&mut self.lane, item, |desk, held, bytes| {
             average.update(&red, held.bytes, idle_segments(desk, bytes));
+            // What has been counted is not counted again where this segment is dropped.
+            desk.idle_since = desk.idle_since.map(|_| desk.now);
             match average.wish(&red, &mut desk.draws) {
                 Wish::Pass => Fate::Enter,
                 Wish::Early if mark => Fate::EnterMarked,
@@ -129,7 +131,7 @@ fn idle_segments<P>(desk: &Desk<P>, bytes: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::draws::Purpose;
-    use units::Bytes;
+    use units::{Bytes, Time};
 
     const RED: Red = Red {
         min: Bytes(100_000),
@@ -183,5 +185,24 @@ mod tests {
         assert!((average.bytes - expected).abs() < 1e-6, "{}", average.bytes);
         average.update(&RED, 0, 500.0);
         assert!((average.bytes - expected * 0.998f64.powi(500)).abs() < 1e-6);
+    }
+
+    /// An idle time counts once, also where what ends it is dropped (as `red_end_of_idle_period` in Linux).
+    #[test]
+    fn an_idle_time_counts_once() {
+        use crate::{PipeSpec, Rate, test_packet::TestPacket};
+        let red = Red { min: Bytes(1), max: Bytes(2), weight: 0.1, gentle: false, ..RED };
+        // A segment of 1000 B takes 1 ms.
+        let rate = Rate::Constant(units::BitRate(8_000_000));
+        let mut desk = Desk::new(&PipeSpec { rate, overhead: 0, ..PipeSpec::default() }, 1, 1);
+        let mut queue = RedQueue::new(red, 0);
+        queue.average.bytes = 1e6;
+        desk.now = Fixed::from(Time(10_000_000));
+        let two = TestPacket { first: 0, segments: 2, bytes: 1000, last_bytes: 1000 };
+        queue.enqueue(Item::new(two, desk.now, Fixed::ZERO, super::super::LossDrawn::Passes), &mut desk);
+        assert_eq!(desk.drops.iter().map(|(_, dropped)| dropped.segments).sum::<u32>(), 2);
+        // Ten segments of nothing for the first, then one more arrival at an empty queue.
+        let expected = 1e6 * 0.9f64.powi(11);
+        assert!((queue.average.bytes - expected).abs() < 1e-3, "{}", queue.average.bytes);
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     Way,
     graph::{Graph, Station, twin},
     pipe::Pipe,
-    routed::Routed,
+    routed::{Routed, Target},
     router::Table,
     wakes::Wakes,
 };
@@ -104,18 +104,20 @@ impl<P: Packet> Network<P> {
             return;
         }
         let own = self.stations[station as usize];
-        let table = match own.node {
-            Node::Router(router) => Some(&self.routers[router as usize].table),
-            Node::Host(host) => self.host_tables.get(host as usize),
-            Node::Switch(_) => None,
-        };
-        let next = self.next_station(station, to, || match to {
-            Destination::Station(far) => table?.toward(far).filter(|way| way.interface == own.interface),
-            Destination::All => None,
+        let next = self.next_station(station, to, || {
+            let table = match own.node {
+                Node::Router(router) => Some(&self.routers[router as usize].table),
+                Node::Host(host) => self.host_tables.get(host as usize),
+                Node::Switch(_) => None,
+            };
+            match to {
+                Destination::Station(far) => table?.toward(far).filter(|way| way.interface == own.interface),
+                Destination::All => None,
+            }
         });
         match next {
             Some(next) => {
-                let routed = Routed { to, next, routers_left: MOST_ROUTERS, packet };
+                let routed = Routed { to: to.into(), next, routers_left: MOST_ROUTERS, packet };
                 self.enter(own.out.index(), now, Train::at(now), routed, sink);
             }
             None => sink.drop(own.out, now, DropCause::Router, packet),
@@ -141,19 +143,21 @@ impl<P: Packet> Network<P> {
 
     /// When something next happens by itself.
     pub fn next_wake(&self) -> Option<Time> {
-        let change = self.changes.keys().next().map(|key| key.0);
-        self.wakes.first().into_iter().chain(change).min()
+        let wake = self.wakes.first().map(|first| first.0);
+        wake.into_iter().chain(self.next_change()).min()
     }
 
     /// Does all that is due up to and including `now`.
     pub fn run_until(&mut self, now: Time, sink: &mut impl Sink<P>) {
-        while let Some(at) = self.next_wake().filter(|at| *at <= now) {
-            match self.changes.first_entry() {
-                Some(entry) if entry.key().0 == at => {
-                    let (pipe, spec) = entry.remove();
-                    self.apply(pipe, at, &spec);
-                }
-                _ => self.wake(at, sink),
+        loop {
+            let wake = self.wakes.first().filter(|wake| wake.0 <= now);
+            let until = wake.map_or(now, |wake| wake.0);
+            if self.next_change().is_some_and(|change| change <= until) {
+                self.apply_next();
+            } else if let Some((at, pipe)) = wake {
+                self.wake(pipe, at, sink);
+            } else {
+                return;
             }
         }
     }
@@ -190,6 +194,16 @@ impl<P: Packet> Network<P> {
         Counters { dropped_mtu: self.too_large[index], ..counters }
     }
 
+    fn next_change(&self) -> Option<Time> {
+        self.changes.first_key_value().map(|(key, _)| key.0)
+    }
+
+    fn apply_next(&mut self) {
+        if let Some(((at, _), (pipe, spec))) = self.changes.pop_first() {
+            self.apply(pipe, at, &spec);
+        }
+    }
+
     fn apply(&mut self, pipe: usize, now: Time, spec: &PipeSpec) {
         self.pipes[pipe].change(now, spec);
         self.mtu[pipe] = spec.mtu;
@@ -199,57 +213,95 @@ impl<P: Packet> Network<P> {
         self.wakes.arm(pipe, self.pipes[pipe].next_wake());
     }
 
-    /// Does what the first pipe of `wakes` has to do.
-    fn wake(&mut self, at: Time, sink: &mut impl Sink<P>) {
-        let Some(pipe) = self.wakes.pop() else { return };
-        let popped = self.pipes[pipe].pop(at, |at, cause, routed| {
+    /// Does what `pipe` has to do at `at`.
+    #[inline]
+    fn wake(&mut self, pipe: usize, at: Time, sink: &mut impl Sink<P>) {
+        let own = &mut self.pipes[pipe];
+        let popped = own.pop(at, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
-        self.wakes.arm(pipe, self.pipes[pipe].next_wake());
+        self.wakes.arm(pipe, own.next_wake());
         if let Some((delivery, routed)) = popped {
             self.leave(pipe, at, delivery, routed, sink);
         }
     }
 
     /// A packet enters a pipe. Its segments come as `arrival` says, which may differ from `now`.
+    #[inline]
     fn enter(&mut self, pipe: usize, now: Time, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
-        if self.mtu[pipe].is_some_and(|mtu| routed.packet.segment_bytes() > mtu) {
+        if self.passes_at_once(pipe, &routed) {
+            self.leave(pipe, now, arrival, routed, sink);
+        } else {
+            self.take_in(pipe, now, arrival, routed, sink);
+        }
+    }
+
+    /// Whether a packet comes out of a pipe as it went in. It is counted there, if so.
+    #[inline]
+    fn passes_at_once(&mut self, pipe: usize, routed: &Routed<P>) -> bool {
+        !self.is_too_large(pipe, routed) && self.pipes[pipe].passes_at_once(&routed.packet)
+    }
+
+    fn is_too_large(&self, pipe: usize, routed: &Routed<P>) -> bool {
+        self.mtu[pipe].is_some_and(|mtu| routed.packet.segment_bytes() > mtu)
+    }
+
+    /// A packet enters a pipe that is not ideal, or that it is too large for.
+    #[inline]
+    fn take_in(&mut self, pipe: usize, now: Time, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
+        if self.is_too_large(pipe, &routed) {
             self.too_large[pipe] += u64::from(routed.packet.segments());
             sink.drop(PipeId::from_index(pipe), now, DropCause::Mtu, routed.packet);
             return;
         }
         let cut_through = routed.packet.segments() > 1 && self.slower_follows(pipe, &routed);
-        let out = self.pipes[pipe].offer(arrival, routed, cut_through, |at, cause, routed| {
+        let own = &mut self.pipes[pipe];
+        own.take_in(arrival, routed, cut_through, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
-        self.wakes.arm(pipe, self.pipes[pipe].next_wake());
-        if let Some(routed) = out {
-            self.leave(pipe, now, arrival, routed, sink);
+        self.wakes.arm(pipe, own.next_wake());
+    }
+
+    /// A packet comes out of a pipe, and goes on through whatever holds nothing up.
+    fn leave(&mut self, pipe: usize, now: Time, delivery: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
+        let mut pipe = pipe;
+        loop {
+            sink.pass(PipeId::from_index(pipe), delivery, &routed.packet);
+            let switch = match self.ends[pipe] {
+                End::Host(station) => return sink.deliver(station, delivery.last, routed.packet),
+                End::Router(router, interface) => {
+                    return self.arrive_at_router(pipe, router, interface, (now, delivery), routed, sink);
+                }
+                End::Switch(switch) => switch as usize,
+            };
+            let Some(station) = routed.next.station() else {
+                return self.flood(pipe, switch, now, delivery, routed, sink);
+            };
+            let Some(next) = self.switches[switch].to[station as usize] else {
+                return sink.drop(PipeId::from_index(pipe), now, DropCause::Router, routed.packet);
+            };
+            pipe = next as usize;
+            if !self.passes_at_once(pipe, &routed) {
+                return self.take_in(pipe, now, delivery, routed, sink);
+            }
         }
     }
 
-    /// A packet comes out of a pipe.
-    fn leave(&mut self, pipe: usize, now: Time, delivery: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
-        sink.pass(PipeId::from_index(pipe), delivery, &routed.packet);
-        match (self.ends[pipe], routed.next) {
-            (End::Host(station), _) => sink.deliver(station, delivery.last, routed.packet),
-            (End::Router(router, interface), _) => {
-                self.arrive_at_router(pipe, router, interface, (now, delivery), routed, sink);
-            }
-            (End::Switch(switch), Destination::Station(station)) => {
-                match self.switches[switch as usize].to[station as usize] {
-                    Some(next) => self.enter(next as usize, now, delivery, routed, sink),
-                    None => sink.drop(PipeId::from_index(pipe), now, DropCause::Router, routed.packet),
-                }
-            }
-            (End::Switch(switch), Destination::All) => {
-                for i in 0..self.switches[switch as usize].flood.len() {
-                    let next = self.switches[switch as usize].flood[i] as usize;
-                    // The pipe's twin leads back to where the packet came from.
-                    if next != twin(pipe) {
-                        self.enter(next, now, delivery, routed.clone(), sink);
-                    }
-                }
+    /// A switch sends a packet to all, but not back on `pipe` that it came from.
+    fn flood(
+        &mut self,
+        pipe: usize,
+        switch: usize,
+        now: Time,
+        delivery: Train,
+        routed: Routed<P>,
+        sink: &mut impl Sink<P>,
+    ) {
+        for i in 0..self.switches[switch].flood.len() {
+            let next = self.switches[switch].flood[i] as usize;
+            // The pipe's twin leads back to where the packet came from.
+            if next != twin(pipe) {
+                self.enter(next, now, delivery, routed.clone(), sink);
             }
         }
     }
@@ -263,7 +315,7 @@ impl<P: Packet> Network<P> {
         routed: Routed<P>,
         sink: &mut impl Sink<P>,
     ) {
-        let arrival = Arrival { interface, to: routed.to };
+        let arrival = Arrival { interface, to: routed.to.into() };
         let (segments, routers_left) = (routed.packet.segments(), routed.routers_left - 1);
         let mut emissions = Vec::new();
         if routers_left == 0 {
@@ -285,7 +337,7 @@ impl<P: Packet> Network<P> {
                     let train = if packet.segments() == segments { delivery } else { Train::at(now) };
                     match next {
                         Some(next) => {
-                            let routed = Routed { to, next, routers_left, packet };
+                            let routed = Routed { to: to.into(), next, routers_left, packet };
                             self.enter(out.index(), now, train, routed, sink);
                         }
                         None => sink.drop(out, now, DropCause::Router, packet),
@@ -311,15 +363,15 @@ impl<P: Packet> Network<P> {
         from: u32,
         to: Destination,
         way: impl FnOnce() -> Option<Way>,
-    ) -> Option<Destination> {
+    ) -> Option<Target> {
         match to {
-            Destination::All => Some(to),
+            Destination::All => Some(to.into()),
             Destination::Station(far)
                 if self.domains.get(far as usize) == Some(&self.domains[from as usize]) =>
             {
-                Some(to)
+                Some(to.into())
             }
-            Destination::Station(_) => way().map(|way| Destination::Station(way.station)),
+            Destination::Station(_) => way().map(|way| Destination::Station(way.station).into()),
         }
     }
 
@@ -329,14 +381,14 @@ impl<P: Packet> Network<P> {
         let mut at = pipe;
         let mut next = routed.next;
         for _ in 0..MOST_ROUTERS {
-            let following = match (self.ends[at], next) {
-                (End::Switch(switch), Destination::Station(to)) => {
+            let following = match (self.ends[at], next.station()) {
+                (End::Switch(switch), Some(to)) => {
                     self.switches[switch as usize].to[to as usize]
                 }
-                (End::Router(router, _), Destination::Station(_)) => {
+                (End::Router(router, _), Some(_)) => {
                     let view = &self.routers[router as usize];
-                    routed.packet.way_at(view, routed.to).and_then(|way| {
-                        next = Destination::Station(way.station);
+                    routed.packet.way_at(view, routed.to.into()).and_then(|way| {
+                        next = Destination::Station(way.station).into();
                         let station = view.interfaces.get(way.interface as usize)?.station;
                         Some(self.stations[station as usize].out.index() as u32)
                     })

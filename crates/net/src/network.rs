@@ -23,12 +23,7 @@ const MOST_ROUTERS: u16 = 512;
 
 /// Links, switches and routers in motion.
 pub struct Network<P> {
-    pipes: Vec<Pipe<Routed<P>>>,
-    ends: Vec<End>,
-    /// For each pipe: the largest packet in bytes of IP that may enter it.
-    mtu: Vec<Option<u32>>,
-    /// By pipe: packets that were larger.
-    too_large: Vec<u64>,
+    links: Vec<OneWay<P>>,
     stations: Vec<Station>,
     /// For each station the group of those that it reaches through switches alone.
     domains: Vec<u32>,
@@ -40,6 +35,16 @@ pub struct Network<P> {
     /// By time, then in the order they were given.
     changes: BTreeMap<(Time, u64), (usize, PipeSpec)>,
     scheduled: u64,
+}
+
+/// One direction of a link.
+struct OneWay<P> {
+    pipe: Pipe<Routed<P>>,
+    end: End,
+    /// The largest packet in bytes of IP that may enter.
+    mtu: u32,
+    /// Packets that were larger.
+    too_large: u64,
 }
 
 /// What is at a pipe's far end.
@@ -75,6 +80,12 @@ impl<P: Packet> Network<P> {
             (Node::Router(router), Some(s)) => End::Router(router, graph.stations[s as usize].interface),
             (_, station) => End::Host(station.unwrap_or(u32::MAX)),
         };
+        let one_way = |(i, spec): (usize, &PipeSpec)| OneWay {
+            pipe: Pipe::new(spec, seed, i as u64),
+            end: end(i),
+            mtu: spec.mtu.unwrap_or(u32::MAX),
+            too_large: 0,
+        };
         let mut switches: Vec<Switch> =
             graph.flood_tree().into_iter().map(|flood| Switch { to: Vec::new(), flood }).collect();
         for station in 0..graph.stations.len() {
@@ -82,10 +93,7 @@ impl<P: Packet> Network<P> {
             switches.iter_mut().zip(ways).for_each(|(switch, way)| switch.to.push(way));
         }
         Network {
-            pipes: specs.iter().enumerate().map(|(i, spec)| Pipe::new(spec, seed, i as u64)).collect(),
-            ends: (0..specs.len()).map(end).collect(),
-            mtu: specs.iter().map(|spec| spec.mtu).collect(),
-            too_large: vec![0; specs.len()],
+            links: specs.iter().enumerate().map(one_way).collect(),
             stations: graph.stations.clone(),
             domains,
             switches,
@@ -165,7 +173,7 @@ impl<P: Packet> Network<P> {
     /// Changes one direction of a link now; what is in it stays in it. Does nothing where there is no such pipe.
     /// `now` must not lie before any earlier instant given; call [`Network::run_until`] with it first.
     pub fn change(&mut self, pipe: PipeId, now: Time, spec: &PipeSpec) {
-        if pipe.index() < self.pipes.len() {
+        if pipe.index() < self.links.len() {
             self.apply(pipe.index(), now, spec);
         }
     }
@@ -173,7 +181,7 @@ impl<P: Packet> Network<P> {
     /// Changes one direction of a link at `at`, which is yet to come, before any packet of that instant. Of several
     /// changes at one instant the last counts.
     pub fn schedule(&mut self, at: Time, pipe: PipeId, spec: PipeSpec) {
-        if pipe.index() < self.pipes.len() {
+        if pipe.index() < self.links.len() {
             self.changes.insert((at, self.scheduled), (pipe.index(), spec));
             self.scheduled += 1;
         }
@@ -182,16 +190,16 @@ impl<P: Packet> Network<P> {
     /// How long the link that `station` sends on will be busy with what it has taken in, if nothing more comes.
     pub fn busy(&self, station: u32, now: Time) -> Time {
         let out = self.stations.get(station as usize).map(|s| s.out.index());
-        out.map_or(Time(0), |pipe| self.pipes[pipe].busy(now))
+        out.map_or(Time(0), |pipe| self.links[pipe].pipe.busy(now))
     }
 
     /// The counters of one direction of a link as of `now`; its `max_queue_bytes_since` starts anew.
     pub fn sample(&mut self, pipe: PipeId, now: Time) -> Counters {
         let index = pipe.index();
-        let Some(counters) = self.pipes.get_mut(index).map(|p| p.sample(now)) else {
+        let Some(own) = self.links.get_mut(index) else {
             return Counters::default();
         };
-        Counters { dropped_mtu: self.too_large[index], ..counters }
+        Counters { dropped_mtu: own.too_large, ..own.pipe.sample(now) }
     }
 
     fn next_change(&self) -> Option<Time> {
@@ -205,18 +213,18 @@ impl<P: Packet> Network<P> {
     }
 
     fn apply(&mut self, pipe: usize, now: Time, spec: &PipeSpec) {
-        self.pipes[pipe].change(now, spec);
-        self.mtu[pipe] = spec.mtu;
-        if let End::Router(router, interface) = self.ends[twin(pipe)] {
+        self.links[pipe].pipe.change(now, spec);
+        self.links[pipe].mtu = spec.mtu.unwrap_or(u32::MAX);
+        if let End::Router(router, interface) = self.links[twin(pipe)].end {
             self.routers[router as usize].interfaces[interface as usize].mtu = spec.mtu;
         }
-        self.wakes.arm(pipe, self.pipes[pipe].next_wake());
+        self.wakes.arm(pipe, self.links[pipe].pipe.next_wake());
     }
 
     /// Does what `pipe` has to do at `at`.
     #[inline]
     fn wake(&mut self, pipe: usize, at: Time, sink: &mut impl Sink<P>) {
-        let own = &mut self.pipes[pipe];
+        let own = &mut self.links[pipe].pipe;
         let popped = own.pop(at, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
@@ -239,23 +247,20 @@ impl<P: Packet> Network<P> {
     /// Whether a packet comes out of a pipe as it went in. It is counted there, if so.
     #[inline]
     fn passes_at_once(&mut self, pipe: usize, routed: &Routed<P>) -> bool {
-        !self.is_too_large(pipe, routed) && self.pipes[pipe].passes_at_once(&routed.packet)
-    }
-
-    fn is_too_large(&self, pipe: usize, routed: &Routed<P>) -> bool {
-        self.mtu[pipe].is_some_and(|mtu| routed.packet.segment_bytes() > mtu)
+        let own = &mut self.links[pipe];
+        routed.packet.segment_bytes() <= own.mtu && own.pipe.passes_at_once(&routed.packet)
     }
 
     /// A packet enters a pipe that is not ideal, or that it is too large for.
     #[inline]
     fn take_in(&mut self, pipe: usize, now: Time, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
-        if self.is_too_large(pipe, &routed) {
-            self.too_large[pipe] += u64::from(routed.packet.segments());
+        if routed.packet.segment_bytes() > self.links[pipe].mtu {
+            self.links[pipe].too_large += u64::from(routed.packet.segments());
             sink.drop(PipeId::from_index(pipe), now, DropCause::Mtu, routed.packet);
             return;
         }
         let cut_through = routed.packet.segments() > 1 && self.slower_follows(pipe, &routed);
-        let own = &mut self.pipes[pipe];
+        let own = &mut self.links[pipe].pipe;
         own.take_in(arrival, routed, cut_through, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
@@ -267,7 +272,7 @@ impl<P: Packet> Network<P> {
         let mut pipe = pipe;
         loop {
             sink.pass(PipeId::from_index(pipe), delivery, &routed.packet);
-            let switch = match self.ends[pipe] {
+            let switch = match self.links[pipe].end {
                 End::Host(station) => return sink.deliver(station, delivery.last, routed.packet),
                 End::Router(router, interface) => {
                     return self.arrive_at_router(pipe, router, interface, (now, delivery), routed, sink);
@@ -349,7 +354,7 @@ impl<P: Packet> Network<P> {
                 Emission::TooBig(interface, packet) => {
                     let station = view.interfaces[interface as usize].station;
                     let out = self.stations[station as usize].out;
-                    self.too_large[out.index()] += u64::from(packet.segments());
+                    self.links[out.index()].too_large += u64::from(packet.segments());
                     sink.drop(out, now, DropCause::Mtu, packet);
                 }
             }
@@ -381,7 +386,7 @@ impl<P: Packet> Network<P> {
         let mut at = pipe;
         let mut next = routed.next;
         for _ in 0..MOST_ROUTERS {
-            let following = match (self.ends[at], next.station()) {
+            let following = match (self.links[at].end, next.station()) {
                 (End::Switch(switch), Some(to)) => {
                     self.switches[switch as usize].to[to as usize]
                 }
@@ -397,8 +402,8 @@ impl<P: Packet> Network<P> {
             };
             let Some(following) = following else { return false };
             at = following as usize;
-            if !self.pipes[at].is_ideal() {
-                return self.pipes[pipe].is_no_slower_than(&self.pipes[at]);
+            if !self.links[at].pipe.is_ideal() {
+                return self.links[pipe].pipe.is_no_slower_than(&self.links[at].pipe);
             }
         }
         false

@@ -2,14 +2,20 @@
 
 use units::Time;
 
-/// No pipe, or no place.
+/// No place.
 const NONE: u32 = u32::MAX;
 
-/// An instant and a pipe. Ties go by pipe.
-type Key = (Time, u32);
+/// An instant and a pipe in one number: ties go by pipe.
+type Key = u128;
+
+const PIPE_BITS: u32 = 32;
 
 /// Later than all that pipes have to do.
-const NEVER: Key = (Time::MAX, NONE);
+const NEVER: Key = Key::MAX;
+
+fn key(at: Time, pipe: usize) -> Key {
+    Key::from(at.0) << PIPE_BITS | pipe as Key
+}
 
 /// When each pipe has something to do: a tournament in which the earliest wins.
 ///
@@ -33,7 +39,7 @@ impl Wakes {
     /// From now on `pipe` has something to do at `wake`, and only then.
     #[inline]
     pub(crate) fn arm(&mut self, pipe: usize, wake: Option<Time>) {
-        let key = wake.map_or(NEVER, |at| (at, pipe as u32));
+        let key = wake.map_or(NEVER, |at| key(at, pipe));
         match self.places[pipe] {
             NONE if key == NEVER => {}
             NONE => self.join(pipe, key),
@@ -45,8 +51,8 @@ impl Wakes {
     /// done it.
     #[inline]
     pub(crate) fn first(&self) -> Option<(Time, usize)> {
-        let (at, pipe) = self.winners[1];
-        (pipe != NONE).then_some((at, pipe as usize))
+        let key = self.winners[1];
+        (key != NEVER).then_some((Time((key >> PIPE_BITS) as u64), key as u32 as usize))
     }
 
     /// Plays the matches of one place again, up to the first whose outcome stays the same.

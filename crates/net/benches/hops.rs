@@ -74,7 +74,8 @@ fn processor_seconds() -> f64 {
 /// Bytes of memory that this process has asked for: data pages of 4 KiB, used or not (Linux's proc.rst, statm).
 fn allocated_bytes() -> f64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_else(|e| panic!("statm: {e}"));
-    let pages: f64 = statm.split(' ').nth(5).and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{statm}"));
+    let pages: f64 =
+        statm.split(' ').nth(5).and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{statm}"));
     pages * 4096.0
 }
 

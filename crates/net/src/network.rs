@@ -253,7 +253,14 @@ impl<P: Packet> Network<P> {
 
     /// A packet enters a pipe that is not ideal, or that it is too large for.
     #[inline]
-    fn take_in(&mut self, pipe: usize, now: Time, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
+    fn take_in(
+        &mut self,
+        pipe: usize,
+        now: Time,
+        arrival: Train,
+        routed: Routed<P>,
+        sink: &mut impl Sink<P>,
+    ) {
         if routed.packet.segment_bytes() > self.links[pipe].mtu {
             self.links[pipe].too_large += u64::from(routed.packet.segments());
             sink.drop(PipeId::from_index(pipe), now, DropCause::Mtu, routed.packet);
@@ -261,10 +268,12 @@ impl<P: Packet> Network<P> {
         }
         let cut_through = routed.packet.segments() > 1 && self.slower_follows(pipe, &routed);
         let own = &mut self.links[pipe].pipe;
-        own.take_in(arrival, routed, cut_through, |at, cause, routed| {
+        let may_wake_anew = own.take_in(arrival, routed, cut_through, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
-        self.wakes.arm(pipe, own.next_wake());
+        if may_wake_anew {
+            self.wakes.arm(pipe, own.next_wake());
+        }
     }
 
     /// A packet comes out of a pipe, and goes on through whatever holds nothing up.
@@ -363,12 +372,7 @@ impl<P: Packet> Network<P> {
 
     /// Where a packet for `to` goes next on the link of station `from`: there itself, or else to the router that
     /// `way` says.
-    fn next_station(
-        &self,
-        from: u32,
-        to: Destination,
-        way: impl FnOnce() -> Option<Way>,
-    ) -> Option<Target> {
+    fn next_station(&self, from: u32, to: Destination, way: impl FnOnce() -> Option<Way>) -> Option<Target> {
         match to {
             Destination::All => Some(to.into()),
             Destination::Station(far)
@@ -387,9 +391,7 @@ impl<P: Packet> Network<P> {
         let mut next = routed.next;
         for _ in 0..MOST_ROUTERS {
             let following = match (self.links[at].end, next.station()) {
-                (End::Switch(switch), Some(to)) => {
-                    self.switches[switch as usize].to[to as usize]
-                }
+                (End::Switch(switch), Some(to)) => self.switches[switch as usize].to[to as usize],
                 (End::Router(router, _), Some(_)) => {
                     let view = &self.routers[router as usize];
                     routed.packet.way_at(view, routed.to.into()).and_then(|way| {

@@ -93,7 +93,8 @@ impl<P: Packet> Pipe<P> {
     }
 
     /// Takes a packet in that does not pass at once. `cut_through` says that another queue follows, so that a train may come out when its first segment
-    /// arrives there, not its last. `drop` gets what is dropped, with its instant.
+    /// arrives there, not its last. `drop` gets what is dropped, with its instant. Says whether the next wake may have
+    /// changed.
     #[inline]
     pub(crate) fn take_in(
         &mut self,
@@ -101,13 +102,19 @@ impl<P: Packet> Pipe<P> {
         packet: P,
         cut_through: bool,
         mut drop: impl FnMut(Time, DropCause, P),
-    ) {
+    ) -> bool {
         match &mut self.kind {
-            Kind::Ideal(_) => {}
+            Kind::Ideal(_) => false,
             Kind::Fifo(fifo) => {
+                // The first in line is due next, whoever joins behind it.
+                let was_empty = fifo.next_due().is_none();
                 fifo.offer(arrival, packet, cut_through, |cause, packet| drop(arrival.first, cause, packet));
+                was_empty
             }
-            Kind::Managed(managed) => managed.offer(arrival, packet, &mut drop),
+            Kind::Managed(managed) => {
+                managed.offer(arrival, packet, &mut drop);
+                true
+            }
         }
     }
 

@@ -64,7 +64,7 @@ impl<P: Packet> Pipe<P> {
             && spec.is_ideal()
         {
             ideal.overhead = spec.overhead;
-            self.spec = Box::new(spec.clone());
+            self.spec.as_mut().clone_from(spec);
             return;
         }
         if !matches!(self.kind, Kind::Managed(_)) {
@@ -80,7 +80,7 @@ impl<P: Packet> Pipe<P> {
         if let Kind::Managed(managed) = &mut self.kind {
             managed.change(now, spec);
         }
-        self.spec = Box::new(spec.clone());
+        self.spec.as_mut().clone_from(spec);
     }
 
     /// Whether a packet comes out at once, unchanged (an ideal pipe). It is counted, if so.

@@ -1,6 +1,6 @@
 //! Packet-hops per second of processor time: single segments of 1500 B through drop-tail pipes of rate and delay, one
-//! hop and three, and through CoDel. Single figures depend on the machine's mood. Then the memory of a packet in flight:
-//! what the process had to allocate for them, rings' spare room included.
+//! hop and three, and through CoDel. Single figures depend on the machine's mood. Before them, the memory of a packet
+//! in flight: what the process had to allocate on a link without a standing queue, the ring's spare room included.
 //!
 //! `cargo bench -p longfat-net --bench hops`; with a name and a number of packets it runs one case only, for
 //! `valgrind --tool=callgrind` (instructions over packets times hops).
@@ -90,11 +90,17 @@ fn memory(packets: u64) -> f64 {
         network.send(0, now, Destination::Station(1), TestPacket::single(number, 1486), &mut count);
     }
     assert_eq!(count.0, 0, "all are in flight");
-    (allocated_bytes() - before) / packets as f64
+    let bytes = (allocated_bytes() - before) / packets as f64;
+    assert!(bytes > size_of::<TestPacket>() as f64, "{bytes} bytes: something freed was used again");
+    bytes
 }
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    // First, while nothing that was freed can be used again unseen.
+    if args.is_empty() {
+        println!("{:<16} {:7.1} bytes per packet in flight", "memory-200000", memory(200_000));
+    }
     let packets = args.get(1).and_then(|n| n.parse().ok()).unwrap_or(PACKETS);
     for (name, hops, delay, codel) in CASES.iter().filter(|case| args.first().is_none_or(|arg| arg == case.0))
     {
@@ -105,8 +111,5 @@ fn main() {
         assert_eq!(arrived, packets);
         let rate = (packets * u64::from(*hops)) as f64 / seconds / 1e6;
         println!("{name:<16} {rate:7.1} million packet-hops/s");
-    }
-    if args.is_empty() {
-        println!("{:<16} {:7.1} bytes per packet in flight", "memory-200000", memory(200_000));
     }
 }

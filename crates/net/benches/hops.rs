@@ -1,5 +1,6 @@
 //! Packet-hops per second of processor time: single segments of 1500 B through drop-tail pipes of rate and delay, one
-//! hop and three, and through CoDel. Single figures depend on the machine's mood.
+//! hop and three, and through CoDel. Single figures depend on the machine's mood. Before them, the memory of a packet
+//! in flight: what the process had to allocate on a link without a standing queue, the ring's spare room included.
 //!
 //! `cargo bench -p longfat-net --bench hops`; with a name and a number of packets it runs one case only, for
 //! `valgrind --tool=callgrind` (instructions over packets times hops).
@@ -70,8 +71,36 @@ fn processor_seconds() -> f64 {
     nanos * 1e-9
 }
 
+/// Bytes of memory that this process has asked for: data pages of 4 KiB, used or not (Linux's proc.rst, statm).
+fn allocated_bytes() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_else(|e| panic!("statm: {e}"));
+    let pages: f64 =
+        statm.split(' ').nth(5).and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{statm}"));
+    pages * 4096.0
+}
+
+/// Bytes for each of so many packets in flight on one hop.
+fn memory(packets: u64) -> f64 {
+    let mut network = network(1, packets * GAP, false);
+    let before = allocated_bytes();
+    let mut count = Count::default();
+    for number in 0..packets {
+        let now = Time(number * GAP);
+        network.run_until(now, &mut count);
+        network.send(0, now, Destination::Station(1), TestPacket::single(number, 1486), &mut count);
+    }
+    assert_eq!(count.0, 0, "all are in flight");
+    let bytes = (allocated_bytes() - before) / packets as f64;
+    assert!(bytes > size_of::<TestPacket>() as f64, "{bytes} bytes: something freed was used again");
+    bytes
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    // First, while nothing that was freed can be used again unseen.
+    if args.is_empty() {
+        println!("{:<16} {:7.1} bytes per packet in flight", "memory-200000", memory(200_000));
+    }
     let packets = args.get(1).and_then(|n| n.parse().ok()).unwrap_or(PACKETS);
     for (name, hops, delay, codel) in CASES.iter().filter(|case| args.first().is_none_or(|arg| arg == case.0))
     {

@@ -43,6 +43,8 @@ pub(crate) struct Fifo<P> {
     wire: VecDeque<OnWire<P>>,
     accepted_packets: u64,
     accepted_bytes: u64,
+    /// Twice the bytes times the nanoseconds in the queue of what was accepted whole: a part of `queue_byte_seconds`.
+    waits: u128,
     counters: Counters,
 }
 
@@ -101,12 +103,14 @@ impl<P: Packet> Fifo<P> {
             wire: VecDeque::new(),
             accepted_packets: 0,
             accepted_bytes: 0,
+            waits: 0,
             counters: Counters::default(),
         }
     }
 
     /// Takes a packet in. `cut_through` says that another queue follows, so that the packet is due when
     /// its first segment arrives there, not its last. `drop` gets what is dropped.
+    #[inline]
     pub(crate) fn offer(
         &mut self,
         arrival: Train,
@@ -117,7 +121,10 @@ impl<P: Packet> Fifo<P> {
         let arrival = squeezed(arrival, &packet, self.per_byte, self.overhead);
         self.advance(arrival.first);
         if self.takes_whole(arrival, &packet) {
-            self.accept_whole(arrival, packet, cut_through);
+            match packet.segments() {
+                1 => self.accept_single(arrival.first, packet),
+                _ => self.accept_whole(arrival, packet, cut_through),
+            }
         } else {
             self.accept_by_segment(arrival, packet, cut_through, &mut drop);
         }
@@ -197,6 +204,7 @@ impl<P: Packet> Fifo<P> {
         let mut counters = self.counters;
         counters.sent_packets = self.accepted_packets - counters.queue_packets;
         counters.sent_bytes = self.accepted_bytes - counters.queue_bytes;
+        counters.queue_byte_seconds += self.waits as f64 * 0.5e-9;
         self.counters.max_queue_bytes_since = self.counters.queue_bytes;
         counters
     }
@@ -210,26 +218,29 @@ impl<P: Packet> Fifo<P> {
             && self.loss.as_mut().is_none_or(|loss| loss.all_pass(segments))
     }
 
+    fn accept_single(&mut self, came: Time, packet: P) {
+        let bytes = packet.last_segment_bytes() + self.overhead;
+        let departs = self.serve(Fixed::from(came), u64::from(bytes));
+        self.enqueue(Queued { segments: 1, bytes, last_bytes: bytes, departs, last_departs: departs });
+        let left = departs.ceil();
+        self.waits += 2 * u128::from(bytes) * u128::from(left.0 - came.0);
+        let arrives = Time(left.0.saturating_add(self.delay.0));
+        self.wire.push_back(OnWire { due: arrives, delivery: Train::at(arrives), packet });
+    }
+
     fn accept_whole(&mut self, arrival: Train, packet: P, cut_through: bool) {
         let at = Fixed::from(arrival.first);
-        let segments = packet.segments();
         let total = wire_bytes(&packet, self.overhead);
         let bytes = packet.segment_bytes() + self.overhead;
         let last_bytes = packet.last_segment_bytes() + self.overhead;
-        let (departs, last_departs) = if segments == 1 {
-            let departs = self.serve(at, total);
-            (departs, departs)
-        } else {
-            let byte = self.per_byte.unwrap_or(Fixed::ZERO);
-            let start = self.last_departure.max(at);
-            let last = self.serve(at, total);
-            (start + byte * u64::from(bytes), last)
-        };
-        self.enqueue(Queued { segments, bytes, last_bytes, departs, last_departs });
+        let byte = self.per_byte.unwrap_or(Fixed::ZERO);
+        let departs = self.last_departure.max(at) + byte * u64::from(bytes);
+        let last_departs = self.serve(at, total);
+        self.enqueue(Queued { segments: packet.segments(), bytes, last_bytes, departs, last_departs });
         // To the nanosecond, twice: of the first and of the last segment.
         let came = arrival.first.0;
         let sojourns = (departs.ceil().0 - came) + (last_departs.ceil().0 - came);
-        self.counters.queue_byte_seconds += total as f64 * sojourns as f64 * 0.5e-9;
+        self.waits += u128::from(total) * u128::from(sojourns);
         self.launch(departs, last_departs, packet, cut_through);
     }
 

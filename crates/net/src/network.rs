@@ -12,7 +12,7 @@ use crate::{
     Way,
     graph::{Graph, Station, twin},
     pipe::Pipe,
-    routed::Routed,
+    routed::{Routed, Target},
     router::Table,
     wakes::Wakes,
 };
@@ -23,12 +23,7 @@ const MOST_ROUTERS: u16 = 512;
 
 /// Links, switches and routers in motion.
 pub struct Network<P> {
-    pipes: Vec<Pipe<Routed<P>>>,
-    ends: Vec<End>,
-    /// For each pipe: the largest packet in bytes of IP that may enter it.
-    mtu: Vec<Option<u32>>,
-    /// By pipe: packets that were larger.
-    too_large: Vec<u64>,
+    links: Vec<OneWay<P>>,
     stations: Vec<Station>,
     /// For each station the group of those that it reaches through switches alone.
     domains: Vec<u32>,
@@ -40,6 +35,16 @@ pub struct Network<P> {
     /// By time, then in the order they were given.
     changes: BTreeMap<(Time, u64), (usize, PipeSpec)>,
     scheduled: u64,
+}
+
+/// One direction of a link.
+struct OneWay<P> {
+    pipe: Pipe<Routed<P>>,
+    end: End,
+    /// The largest packet in bytes of IP that may enter.
+    mtu: u32,
+    /// Packets that were larger.
+    too_large: u64,
 }
 
 /// What is at a pipe's far end.
@@ -75,6 +80,12 @@ impl<P: Packet> Network<P> {
             (Node::Router(router), Some(s)) => End::Router(router, graph.stations[s as usize].interface),
             (_, station) => End::Host(station.unwrap_or(u32::MAX)),
         };
+        let one_way = |(i, spec): (usize, &PipeSpec)| OneWay {
+            pipe: Pipe::new(spec, seed, i as u64),
+            end: end(i),
+            mtu: spec.mtu.unwrap_or(u32::MAX),
+            too_large: 0,
+        };
         let mut switches: Vec<Switch> =
             graph.flood_tree().into_iter().map(|flood| Switch { to: Vec::new(), flood }).collect();
         for station in 0..graph.stations.len() {
@@ -82,10 +93,7 @@ impl<P: Packet> Network<P> {
             switches.iter_mut().zip(ways).for_each(|(switch, way)| switch.to.push(way));
         }
         Network {
-            pipes: specs.iter().enumerate().map(|(i, spec)| Pipe::new(spec, seed, i as u64)).collect(),
-            ends: (0..specs.len()).map(end).collect(),
-            mtu: specs.iter().map(|spec| spec.mtu).collect(),
-            too_large: vec![0; specs.len()],
+            links: specs.iter().enumerate().map(one_way).collect(),
             stations: graph.stations.clone(),
             domains,
             switches,
@@ -104,18 +112,20 @@ impl<P: Packet> Network<P> {
             return;
         }
         let own = self.stations[station as usize];
-        let table = match own.node {
-            Node::Router(router) => Some(&self.routers[router as usize].table),
-            Node::Host(host) => self.host_tables.get(host as usize),
-            Node::Switch(_) => None,
-        };
-        let next = self.next_station(station, to, || match to {
-            Destination::Station(far) => table?.toward(far).filter(|way| way.interface == own.interface),
-            Destination::All => None,
+        let next = self.next_station(station, to, || {
+            let table = match own.node {
+                Node::Router(router) => Some(&self.routers[router as usize].table),
+                Node::Host(host) => self.host_tables.get(host as usize),
+                Node::Switch(_) => None,
+            };
+            match to {
+                Destination::Station(far) => table?.toward(far).filter(|way| way.interface == own.interface),
+                Destination::All => None,
+            }
         });
         match next {
             Some(next) => {
-                let routed = Routed { to, next, routers_left: MOST_ROUTERS, packet };
+                let routed = Routed { to: to.into(), next, routers_left: MOST_ROUTERS, packet };
                 self.enter(own.out.index(), now, Train::at(now), routed, sink);
             }
             None => sink.drop(own.out, now, DropCause::Router, packet),
@@ -141,19 +151,21 @@ impl<P: Packet> Network<P> {
 
     /// When something next happens by itself.
     pub fn next_wake(&self) -> Option<Time> {
-        let change = self.changes.keys().next().map(|key| key.0);
-        self.wakes.first().into_iter().chain(change).min()
+        let wake = self.wakes.first().map(|first| first.0);
+        wake.into_iter().chain(self.next_change()).min()
     }
 
     /// Does all that is due up to and including `now`.
     pub fn run_until(&mut self, now: Time, sink: &mut impl Sink<P>) {
-        while let Some(at) = self.next_wake().filter(|at| *at <= now) {
-            match self.changes.first_entry() {
-                Some(entry) if entry.key().0 == at => {
-                    let (pipe, spec) = entry.remove();
-                    self.apply(pipe, at, &spec);
-                }
-                _ => self.wake(at, sink),
+        loop {
+            let wake = self.wakes.first().filter(|wake| wake.0 <= now);
+            let until = wake.map_or(now, |wake| wake.0);
+            if self.next_change().is_some_and(|change| change <= until) {
+                self.apply_next();
+            } else if let Some((at, pipe)) = wake {
+                self.wake(pipe, at, sink);
+            } else {
+                return;
             }
         }
     }
@@ -161,7 +173,7 @@ impl<P: Packet> Network<P> {
     /// Changes one direction of a link now; what is in it stays in it. Does nothing where there is no such pipe.
     /// `now` must not lie before any earlier instant given; call [`Network::run_until`] with it first.
     pub fn change(&mut self, pipe: PipeId, now: Time, spec: &PipeSpec) {
-        if pipe.index() < self.pipes.len() {
+        if pipe.index() < self.links.len() {
             self.apply(pipe.index(), now, spec);
         }
     }
@@ -169,7 +181,7 @@ impl<P: Packet> Network<P> {
     /// Changes one direction of a link at `at`, which is yet to come, before any packet of that instant. Of several
     /// changes at one instant the last counts.
     pub fn schedule(&mut self, at: Time, pipe: PipeId, spec: PipeSpec) {
-        if pipe.index() < self.pipes.len() {
+        if pipe.index() < self.links.len() {
             self.changes.insert((at, self.scheduled), (pipe.index(), spec));
             self.scheduled += 1;
         }
@@ -178,78 +190,132 @@ impl<P: Packet> Network<P> {
     /// How long the link that `station` sends on will be busy with what it has taken in, if nothing more comes.
     pub fn busy(&self, station: u32, now: Time) -> Time {
         let out = self.stations.get(station as usize).map(|s| s.out.index());
-        out.map_or(Time(0), |pipe| self.pipes[pipe].busy(now))
+        out.map_or(Time(0), |pipe| self.links[pipe].pipe.busy(now))
     }
 
     /// The counters of one direction of a link as of `now`; its `max_queue_bytes_since` starts anew.
     pub fn sample(&mut self, pipe: PipeId, now: Time) -> Counters {
         let index = pipe.index();
-        let Some(counters) = self.pipes.get_mut(index).map(|p| p.sample(now)) else {
+        let Some(own) = self.links.get_mut(index) else {
             return Counters::default();
         };
-        Counters { dropped_mtu: self.too_large[index], ..counters }
+        Counters { dropped_mtu: own.too_large, ..own.pipe.sample(now) }
+    }
+
+    fn next_change(&self) -> Option<Time> {
+        self.changes.first_key_value().map(|(key, _)| key.0)
+    }
+
+    fn apply_next(&mut self) {
+        if let Some(((at, _), (pipe, spec))) = self.changes.pop_first() {
+            self.apply(pipe, at, &spec);
+        }
     }
 
     fn apply(&mut self, pipe: usize, now: Time, spec: &PipeSpec) {
-        self.pipes[pipe].change(now, spec);
-        self.mtu[pipe] = spec.mtu;
-        if let End::Router(router, interface) = self.ends[twin(pipe)] {
+        self.links[pipe].pipe.change(now, spec);
+        self.links[pipe].mtu = spec.mtu.unwrap_or(u32::MAX);
+        if let End::Router(router, interface) = self.links[twin(pipe)].end {
             self.routers[router as usize].interfaces[interface as usize].mtu = spec.mtu;
         }
-        self.wakes.arm(pipe, self.pipes[pipe].next_wake());
+        self.wakes.arm(pipe, self.links[pipe].pipe.next_wake());
     }
 
-    /// Does what the first pipe of `wakes` has to do.
-    fn wake(&mut self, at: Time, sink: &mut impl Sink<P>) {
-        let Some(pipe) = self.wakes.pop() else { return };
-        let popped = self.pipes[pipe].pop(at, |at, cause, routed| {
+    /// Does what `pipe` has to do at `at`.
+    #[inline]
+    fn wake(&mut self, pipe: usize, at: Time, sink: &mut impl Sink<P>) {
+        let own = &mut self.links[pipe].pipe;
+        let popped = own.pop(at, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
-        self.wakes.arm(pipe, self.pipes[pipe].next_wake());
+        self.wakes.arm(pipe, own.next_wake());
         if let Some((delivery, routed)) = popped {
             self.leave(pipe, at, delivery, routed, sink);
         }
     }
 
     /// A packet enters a pipe. Its segments come as `arrival` says, which may differ from `now`.
+    #[inline]
     fn enter(&mut self, pipe: usize, now: Time, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
-        if self.mtu[pipe].is_some_and(|mtu| routed.packet.segment_bytes() > mtu) {
-            self.too_large[pipe] += u64::from(routed.packet.segments());
+        if self.passes_at_once(pipe, &routed) {
+            self.leave(pipe, now, arrival, routed, sink);
+        } else {
+            self.take_in(pipe, now, arrival, routed, sink);
+        }
+    }
+
+    /// Whether a packet comes out of a pipe as it went in. It is counted there, if so.
+    #[inline]
+    fn passes_at_once(&mut self, pipe: usize, routed: &Routed<P>) -> bool {
+        let own = &mut self.links[pipe];
+        routed.packet.segment_bytes() <= own.mtu && own.pipe.passes_at_once(&routed.packet)
+    }
+
+    /// A packet enters a pipe that is not ideal, or that it is too large for.
+    #[inline]
+    fn take_in(
+        &mut self,
+        pipe: usize,
+        now: Time,
+        arrival: Train,
+        routed: Routed<P>,
+        sink: &mut impl Sink<P>,
+    ) {
+        if routed.packet.segment_bytes() > self.links[pipe].mtu {
+            self.links[pipe].too_large += u64::from(routed.packet.segments());
             sink.drop(PipeId::from_index(pipe), now, DropCause::Mtu, routed.packet);
             return;
         }
         let cut_through = routed.packet.segments() > 1 && self.slower_follows(pipe, &routed);
-        let out = self.pipes[pipe].offer(arrival, routed, cut_through, |at, cause, routed| {
+        let own = &mut self.links[pipe].pipe;
+        let may_wake_anew = own.take_in(arrival, routed, cut_through, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
-        self.wakes.arm(pipe, self.pipes[pipe].next_wake());
-        if let Some(routed) = out {
-            self.leave(pipe, now, arrival, routed, sink);
+        if may_wake_anew {
+            self.wakes.arm(pipe, own.next_wake());
         }
     }
 
-    /// A packet comes out of a pipe.
+    /// A packet comes out of a pipe, and goes on through whatever holds nothing up.
     fn leave(&mut self, pipe: usize, now: Time, delivery: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
-        sink.pass(PipeId::from_index(pipe), delivery, &routed.packet);
-        match (self.ends[pipe], routed.next) {
-            (End::Host(station), _) => sink.deliver(station, delivery.last, routed.packet),
-            (End::Router(router, interface), _) => {
-                self.arrive_at_router(pipe, router, interface, (now, delivery), routed, sink);
-            }
-            (End::Switch(switch), Destination::Station(station)) => {
-                match self.switches[switch as usize].to[station as usize] {
-                    Some(next) => self.enter(next as usize, now, delivery, routed, sink),
-                    None => sink.drop(PipeId::from_index(pipe), now, DropCause::Router, routed.packet),
+        let mut pipe = pipe;
+        loop {
+            sink.pass(PipeId::from_index(pipe), delivery, &routed.packet);
+            let switch = match self.links[pipe].end {
+                End::Host(station) => return sink.deliver(station, delivery.last, routed.packet),
+                End::Router(router, interface) => {
+                    return self.arrive_at_router(pipe, router, interface, (now, delivery), routed, sink);
                 }
+                End::Switch(switch) => switch as usize,
+            };
+            let Some(station) = routed.next.station() else {
+                return self.flood(pipe, switch, now, delivery, routed, sink);
+            };
+            let Some(next) = self.switches[switch].to[station as usize] else {
+                return sink.drop(PipeId::from_index(pipe), now, DropCause::Router, routed.packet);
+            };
+            pipe = next as usize;
+            if !self.passes_at_once(pipe, &routed) {
+                return self.take_in(pipe, now, delivery, routed, sink);
             }
-            (End::Switch(switch), Destination::All) => {
-                for i in 0..self.switches[switch as usize].flood.len() {
-                    let next = self.switches[switch as usize].flood[i] as usize;
-                    // The pipe's twin leads back to where the packet came from.
-                    if next != twin(pipe) {
-                        self.enter(next, now, delivery, routed.clone(), sink);
-                    }
-                }
+        }
+    }
+
+    /// A switch sends a packet to all, but not back on `pipe` that it came from.
+    fn flood(
+        &mut self,
+        pipe: usize,
+        switch: usize,
+        now: Time,
+        delivery: Train,
+        routed: Routed<P>,
+        sink: &mut impl Sink<P>,
+    ) {
+        for i in 0..self.switches[switch].flood.len() {
+            let next = self.switches[switch].flood[i] as usize;
+            // The pipe's twin leads back to where the packet came from.
+            if next != twin(pipe) {
+                self.enter(next, now, delivery, routed.clone(), sink);
             }
         }
     }
@@ -263,7 +329,7 @@ impl<P: Packet> Network<P> {
         routed: Routed<P>,
         sink: &mut impl Sink<P>,
     ) {
-        let arrival = Arrival { interface, to: routed.to };
+        let arrival = Arrival { interface, to: routed.to.into() };
         let (segments, routers_left) = (routed.packet.segments(), routed.routers_left - 1);
         let mut emissions = Vec::new();
         if routers_left == 0 {
@@ -285,7 +351,7 @@ impl<P: Packet> Network<P> {
                     let train = if packet.segments() == segments { delivery } else { Train::at(now) };
                     match next {
                         Some(next) => {
-                            let routed = Routed { to, next, routers_left, packet };
+                            let routed = Routed { to: to.into(), next, routers_left, packet };
                             self.enter(out.index(), now, train, routed, sink);
                         }
                         None => sink.drop(out, now, DropCause::Router, packet),
@@ -297,7 +363,7 @@ impl<P: Packet> Network<P> {
                 Emission::TooBig(interface, packet) => {
                     let station = view.interfaces[interface as usize].station;
                     let out = self.stations[station as usize].out;
-                    self.too_large[out.index()] += u64::from(packet.segments());
+                    self.links[out.index()].too_large += u64::from(packet.segments());
                     sink.drop(out, now, DropCause::Mtu, packet);
                 }
             }
@@ -306,20 +372,15 @@ impl<P: Packet> Network<P> {
 
     /// Where a packet for `to` goes next on the link of station `from`: there itself, or else to the router that
     /// `way` says.
-    fn next_station(
-        &self,
-        from: u32,
-        to: Destination,
-        way: impl FnOnce() -> Option<Way>,
-    ) -> Option<Destination> {
+    fn next_station(&self, from: u32, to: Destination, way: impl FnOnce() -> Option<Way>) -> Option<Target> {
         match to {
-            Destination::All => Some(to),
+            Destination::All => Some(to.into()),
             Destination::Station(far)
                 if self.domains.get(far as usize) == Some(&self.domains[from as usize]) =>
             {
-                Some(to)
+                Some(to.into())
             }
-            Destination::Station(_) => way().map(|way| Destination::Station(way.station)),
+            Destination::Station(_) => way().map(|way| Destination::Station(way.station).into()),
         }
     }
 
@@ -329,14 +390,12 @@ impl<P: Packet> Network<P> {
         let mut at = pipe;
         let mut next = routed.next;
         for _ in 0..MOST_ROUTERS {
-            let following = match (self.ends[at], next) {
-                (End::Switch(switch), Destination::Station(to)) => {
-                    self.switches[switch as usize].to[to as usize]
-                }
-                (End::Router(router, _), Destination::Station(_)) => {
+            let following = match (self.links[at].end, next.station()) {
+                (End::Switch(switch), Some(to)) => self.switches[switch as usize].to[to as usize],
+                (End::Router(router, _), Some(_)) => {
                     let view = &self.routers[router as usize];
-                    routed.packet.way_at(view, routed.to).and_then(|way| {
-                        next = Destination::Station(way.station);
+                    routed.packet.way_at(view, routed.to.into()).and_then(|way| {
+                        next = Destination::Station(way.station).into();
                         let station = view.interfaces.get(way.interface as usize)?.station;
                         Some(self.stations[station as usize].out.index() as u32)
                     })
@@ -345,8 +404,8 @@ impl<P: Packet> Network<P> {
             };
             let Some(following) = following else { return false };
             at = following as usize;
-            if !self.pipes[at].is_ideal() {
-                return self.pipes[pipe].is_no_slower_than(&self.pipes[at]);
+            if !self.links[at].pipe.is_ideal() {
+                return self.links[pipe].pipe.is_no_slower_than(&self.links[at].pipe);
             }
         }
         false

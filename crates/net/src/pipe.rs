@@ -12,14 +12,15 @@ use crate::{
 /// One direction of a link: its kind, and what a pipe of another kind needs to take over.
 pub(crate) struct Pipe<P> {
     kind: Kind<P>,
-    spec: PipeSpec,
+    /// Apart, so that what is asked of pipes for each packet lies close together.
+    spec: Box<PipeSpec>,
     seed: u64,
     stream: u64,
 }
 
 /// What serves.
 ///
-/// The network calls [`Pipe::offer`] with each packet, [`Pipe::pop`] when [`Pipe::next_wake`] has come, and
+/// The network calls [`Pipe::take_in`] with each packet that does not pass at once, [`Pipe::pop`] when [`Pipe::next_wake`] has come, and
 /// asks for the next wake after each of both. Instants never go back.
 enum Kind<P> {
     /// Packets pass at once and unharmed.
@@ -48,7 +49,7 @@ impl<P: Packet> Pipe<P> {
         } else {
             Kind::Managed(Box::new(Managed::new(spec, seed, stream)))
         };
-        Pipe { kind, spec: spec.clone(), seed, stream }
+        Pipe { kind, spec: Box::new(spec.clone()), seed, stream }
     }
 
     /// New values from `now` on: what is queued stays queued and leaves at the new rate, what is on the wire keeps its
@@ -56,14 +57,14 @@ impl<P: Packet> Pipe<P> {
     #[allow(dead_code, reason = "for `Network::change`")]
     pub(crate) fn change(&mut self, now: Time, spec: &PipeSpec) {
         // The MTU is the network's business.
-        if self.spec == (PipeSpec { mtu: self.spec.mtu, ..spec.clone() }) {
+        if *self.spec == (PipeSpec { mtu: self.spec.mtu, ..spec.clone() }) {
             return;
         }
         if let Kind::Ideal(ideal) = &mut self.kind
             && spec.is_ideal()
         {
             ideal.overhead = spec.overhead;
-            self.spec = spec.clone();
+            self.spec.as_mut().clone_from(spec);
             return;
         }
         if !matches!(self.kind, Kind::Managed(_)) {
@@ -79,38 +80,62 @@ impl<P: Packet> Pipe<P> {
         if let Kind::Managed(managed) = &mut self.kind {
             managed.change(now, spec);
         }
-        self.spec = spec.clone();
+        self.spec.as_mut().clone_from(spec);
     }
 
-    /// Takes a packet in. Returns the packet where it comes out at once, unchanged (an ideal pipe).
-    /// `cut_through` says that another queue follows, so that a train may come out when its first segment
-    /// arrives there, not its last. `drop` gets what is dropped, with its instant.
-    pub(crate) fn offer(
+    /// Whether a packet comes out at once, unchanged (an ideal pipe). It is counted, if so.
+    #[inline]
+    pub(crate) fn passes_at_once(&mut self, packet: &impl Packet) -> bool {
+        let Kind::Ideal(ideal) = &mut self.kind else { return false };
+        ideal.packets += u64::from(packet.segments());
+        ideal.bytes += wire_bytes(packet, ideal.overhead);
+        true
+    }
+
+    /// Takes a packet in that does not pass at once. `cut_through` says that another queue follows, so that a train may come out when its first segment
+    /// arrives there, not its last. `drop` gets what is dropped, with its instant. Says whether the next wake may have
+    /// changed.
+    #[inline]
+    pub(crate) fn take_in(
         &mut self,
         arrival: Train,
         packet: P,
         cut_through: bool,
         mut drop: impl FnMut(Time, DropCause, P),
-    ) -> Option<P> {
+    ) -> bool {
         match &mut self.kind {
-            Kind::Ideal(ideal) => {
-                let segments = u64::from(packet.segments());
-                ideal.packets += segments;
-                ideal.bytes += wire_bytes(&packet, ideal.overhead);
-                Some(packet)
-            }
+            Kind::Ideal(_) => false,
             Kind::Fifo(fifo) => {
+                // The first in line is due next, whoever joins behind it.
+                let was_empty = fifo.next_due().is_none();
                 fifo.offer(arrival, packet, cut_through, |cause, packet| drop(arrival.first, cause, packet));
-                None
+                was_empty
             }
             Kind::Managed(managed) => {
                 managed.offer(arrival, packet, &mut drop);
-                None
+                true
             }
         }
     }
 
+    /// Takes a packet in as a network does. Returns the packet where it passes at once.
+    #[cfg(test)]
+    pub(crate) fn offer(
+        &mut self,
+        arrival: Train,
+        packet: P,
+        cut_through: bool,
+        drop: impl FnMut(Time, DropCause, P),
+    ) -> Option<P> {
+        if self.passes_at_once(&packet) {
+            return Some(packet);
+        }
+        self.take_in(arrival, packet, cut_through, drop);
+        None
+    }
+
     /// When [`Pipe::pop`] has something to do.
+    #[inline]
     pub(crate) fn next_wake(&self) -> Option<Time> {
         match &self.kind {
             Kind::Ideal(_) => None,
@@ -121,6 +146,7 @@ impl<P: Packet> Pipe<P> {
 
     /// Does what is due at the instant that [`Pipe::next_wake`] gave, `now`; returns a packet that comes out, if one
     /// does. To be called again while the next wake is not after `now`.
+    #[inline]
     pub(crate) fn pop(&mut self, now: Time, mut drop: impl FnMut(Time, DropCause, P)) -> Option<(Train, P)> {
         match &mut self.kind {
             Kind::Ideal(_) => None,

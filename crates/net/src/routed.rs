@@ -2,13 +2,42 @@
 
 use crate::{Destination, Ecn, Packet, XcpHeader};
 
+/// A [`Destination`] in four bytes: there are as many of it as packets in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Target(u32);
+
+impl Target {
+    /// No station has this number.
+    const ALL: u32 = u32::MAX;
+
+    /// The station, or none for all of them.
+    pub(crate) fn station(self) -> Option<u32> {
+        (self.0 != Target::ALL).then_some(self.0)
+    }
+}
+
+impl From<Destination> for Target {
+    fn from(to: Destination) -> Self {
+        match to {
+            Destination::Station(station) => Target(station),
+            Destination::All => Target(Target::ALL),
+        }
+    }
+}
+
+impl From<Target> for Destination {
+    fn from(target: Target) -> Self {
+        target.station().map_or(Destination::All, Destination::Station)
+    }
+}
+
 /// A packet and where it goes.
 #[derive(Clone)]
 pub(crate) struct Routed<P> {
     /// Where its sender wants it to go.
-    pub(crate) to: Destination,
+    pub(crate) to: Target,
     /// Where on the link of its last sender: the same, or a router on the way.
-    pub(crate) next: Destination,
+    pub(crate) next: Target,
     /// How many more routers it may come to.
     pub(crate) routers_left: u16,
     pub(crate) packet: P,

@@ -1,53 +1,89 @@
 //! Which pipe has something to do next.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
-
 use units::Time;
 
-/// When each pipe has something to do: a heap in which entries may have become void, so that a pipe's instant can
-/// change at no cost. Ties go by pipe index.
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// An instant and a pipe in one number: ties go by pipe.
+type Key = u128;
+
+const PIPE_BITS: u32 = 32;
+
+/// Later than all that pipes have to do.
+const NEVER: Key = Key::MAX;
+
+fn key(at: Time, pipe: usize) -> Key {
+    Key::from(at.0) << PIPE_BITS | pipe as Key
+}
+
+/// When each pipe has something to do: a tournament in which the earliest wins.
+///
+/// An instant that changes is played again only up to where it changes nothing, and nothing ever moves. Pipes that
+/// never had anything to do (ideal ones) take no part.
 #[derive(Debug)]
 pub(crate) struct Wakes {
-    /// One entry for each pipe that has something to do, and void ones. The first is never void.
-    heap: BinaryHeap<Reverse<(Time, usize)>>,
-    /// What counts: an entry is void unless it says the same.
-    armed: Vec<Option<Time>>,
+    /// The winner of all at 1, those of the halves at 2 and 3, and so on. The second half is the pipes themselves.
+    winners: Vec<Key>,
+    /// The place of each pipe in the second half.
+    places: Vec<u32>,
+    playing: usize,
 }
 
 impl Wakes {
     /// Nothing to do for any of so many pipes.
     pub(crate) fn new(pipes: usize) -> Self {
-        Wakes { heap: BinaryHeap::new(), armed: vec![None; pipes] }
+        Wakes { winners: vec![NEVER; 2], places: vec![NONE; pipes], playing: 0 }
     }
 
     /// From now on `pipe` has something to do at `wake`, and only then.
+    #[inline]
     pub(crate) fn arm(&mut self, pipe: usize, wake: Option<Time>) {
-        if self.armed[pipe] != wake {
-            self.armed[pipe] = wake;
-            if let Some(wake) = wake {
-                self.heap.push(Reverse((wake, pipe)));
+        let key = wake.map_or(NEVER, |at| key(at, pipe));
+        match self.places[pipe] {
+            NONE if key == NEVER => {}
+            NONE => self.join(pipe, key),
+            place => self.play(place as usize, key),
+        }
+    }
+
+    /// The next instant at which there is something to do, and the pipe that has; it is to be armed anew when it has
+    /// done it.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<(Time, usize)> {
+        let key = self.winners[1];
+        (key != NEVER).then_some((Time((key >> PIPE_BITS) as u64), key as u32 as usize))
+    }
+
+    /// Plays the matches of one place again, up to the first whose outcome stays the same.
+    #[inline]
+    fn play(&mut self, place: usize, key: Key) {
+        let (mut place, mut winner) = (place, key);
+        while self.winners[place] != winner {
+            self.winners[place] = winner;
+            if place == 1 {
+                return;
             }
-            self.drop_void();
+            winner = winner.min(self.winners[place ^ 1]);
+            place /= 2;
         }
     }
 
-    /// The next instant at which there is something to do.
-    pub(crate) fn first(&self) -> Option<Time> {
-        self.heap.peek().map(|Reverse((at, _))| *at)
-    }
-
-    /// Takes out the pipe with the next thing to do; it is to be armed again.
-    pub(crate) fn pop(&mut self) -> Option<usize> {
-        let Reverse((_, pipe)) = self.heap.pop()?;
-        self.armed[pipe] = None;
-        self.drop_void();
-        Some(pipe)
-    }
-
-    fn drop_void(&mut self) {
-        while self.heap.peek().is_some_and(|Reverse((at, pipe))| self.armed[*pipe] != Some(*at)) {
-            self.heap.pop();
+    /// A pipe has something to do for the first time.
+    #[cold]
+    fn join(&mut self, pipe: usize, key: Key) {
+        let room = self.winners.len() / 2;
+        if self.playing == room {
+            let players = self.winners.split_off(room);
+            self.winners = vec![NEVER; 4 * room];
+            let moved = self.places.iter_mut().filter(|place| **place != NONE);
+            moved.for_each(|place| *place += room as u32);
+            players.into_iter().enumerate().for_each(|(i, player)| self.play(2 * room + i, player));
         }
+        let place = self.winners.len() / 2 + self.playing;
+        self.playing += 1;
+        self.places[pipe] = place as u32;
+        self.play(place, key);
     }
 }
 
@@ -71,19 +107,18 @@ mod tests {
             for (pipe, at, then) in steps {
                 wakes.arm(pipe, at.map(Time));
                 plain[pipe] = at.map(Time);
-                prop_assert_eq!(wakes.first(), first(&plain).map(|f| f.0));
-                if then == 0 {
-                    let next = first(&plain);
-                    prop_assert_eq!(wakes.pop(), next.map(|f| f.1));
-                    next.into_iter().for_each(|f| plain[f.1] = None);
+                prop_assert_eq!(wakes.first(), first(&plain));
+                if then == 0 && let Some((_, next)) = first(&plain) {
+                    wakes.arm(next, None);
+                    plain[next] = None;
                 }
             }
             while let Some(next) = first(&plain) {
-                prop_assert_eq!(wakes.pop(), Some(next.1));
+                prop_assert_eq!(wakes.first(), Some(next));
+                wakes.arm(next.1, None);
                 plain[next.1] = None;
             }
-            prop_assert_eq!(wakes.pop(), None);
-            prop_assert_eq!(wakes.heap.len(), 0);
+            prop_assert_eq!(wakes.first(), None);
         }
     }
 }

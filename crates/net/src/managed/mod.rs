@@ -35,7 +35,9 @@ pub(crate) struct Managed<P> {
     leaving: Option<(Fixed, Fixed)>,
     dropped: Vec<(Time, DropCause, P)>,
     counters: Counters,
-    /// Up to when `queue_byte_seconds` counts.
+    /// The integral of the queue's bytes since this pipe is a managed one, in the scale of [`Fixed`].
+    byte_time: u128,
+    /// Up to when it counts.
     counted_until: Fixed,
 }
 
@@ -96,6 +98,7 @@ impl<P: Packet> Managed<P> {
             leaving: None,
             dropped: Vec::new(),
             counters: Counters::default(),
+            byte_time: 0,
             counted_until: Fixed::ZERO,
         }
     }
@@ -184,6 +187,7 @@ impl<P: Packet> Managed<P> {
         let held = self.held();
         let mut counters = self.counters;
         counters.marked += self.desk.marked;
+        counters.queue_byte_seconds += Fixed::from_raw(self.byte_time).as_secs_f64();
         (counters.queue_packets, counters.queue_bytes) = (held.packets, held.bytes);
         self.counters.max_queue_bytes_since = held.bytes;
         counters
@@ -323,6 +327,9 @@ impl<P: Packet> Managed<P> {
     }
 
     fn collect_drops(&mut self, at: Fixed) {
+        if self.desk.drops.is_empty() {
+            return;
+        }
         for (cause, packet) in self.desk.drops.drain(..) {
             let segments = u64::from(packet.segments());
             match cause {
@@ -343,8 +350,14 @@ impl<P: Packet> Managed<P> {
     }
 
     fn count_until(&mut self, now: Fixed) {
-        let span = now.saturating_sub(self.counted_until).as_secs_f64();
-        self.counters.queue_byte_seconds += self.held().bytes as f64 * span;
-        self.counted_until = self.counted_until.max(now);
+        if now <= self.counted_until {
+            return;
+        }
+        let held = self.held().bytes;
+        if held > 0 {
+            let span = now.saturating_sub(self.counted_until).raw();
+            self.byte_time = self.byte_time.saturating_add(span.saturating_mul(u128::from(held)));
+        }
+        self.counted_until = now;
     }
 }

@@ -34,16 +34,22 @@ use crate::{
 /// Waits shorter than this are spent polling: a sleep would end too late (timers of a virtual machine
 /// were 20 to 45 us late).
 const SPIN: u64 = 40_000;
-/// So long after the last frame came in the thread goes on polling.
-const LINGER: u64 = 100_000;
+/// So long after the last frame came in the thread goes on polling: longer than the pause between two pings, so that only an
+/// idle lab gives its processor away.
+const LINGER: u64 = 2_000_000_000;
 /// Longest sleep, so that a stop is seen soon.
 const LONGEST_SLEEP: u64 = 20_000_000;
 /// At real-time priority one part in so many of the time is for others.
 const REST_SHARE: u64 = 10;
-/// What a nap asks for; it takes 20 to 40 us. Much less would be over before the thread is off the processor.
-const NAP: u64 = 10_000;
-/// So much rest owed is taken when nothing is due at the moment, or else later by force.
-const NAP_DEBT: u64 = 25_000;
+/// What a nap asks for. It takes some 15 us more, and the kernel charges those to the thread: shorter naps would have to be so
+/// many that a third of all packets met one.
+const NAP: u64 = 40_000;
+/// With no frame for so long little comes.
+const QUIET: u64 = 200_000;
+/// A nap is not begun so shortly before a departure, unless by force.
+const NAP_ROOM: u64 = 80_000;
+/// So much rest owed is taken when nothing is due soon, or else later by force.
+const NAP_DEBT: u64 = 40_000;
 const FORCED_DEBT: u64 = 100_000;
 /// A turn that takes so much longer than planned was interrupted.
 const STALL: u64 = 5_000_000;
@@ -154,11 +160,13 @@ impl Driver<'_> {
             let due = self.network.next_wake().map_or(next_row, |wake| wake.min(next_row));
             let before = hands.now();
             let due = due.min(gates.open_due(before, &mut poll));
-            // Where packets come one by one, as on short round trips, the next is near: a sleep would end too late for it.
+            // A frame that finds the thread asleep is stamped when it wakes, 50 to 100 us later.
             let latest = if before.0 < active.0 + LINGER { before } else { due };
             let wait = budget.wait(before, due, latest);
             match wait {
                 Wait::Poll(span) => poll.wait(Duration::from_nanos(span))?,
+                // Where little comes, what does come may end the nap.
+                Wait::Nap if before.0 > active.0 + QUIET => poll.wait(Duration::from_nanos(NAP))?,
                 Wait::Nap => {
                     std::thread::sleep(Duration::from_nanos(NAP));
                     poll.wait(Duration::ZERO)?;
@@ -174,7 +182,8 @@ impl Driver<'_> {
                 shared.spun.fetch_add(now.0 - before.0, Ordering::Relaxed);
             }
             stalls.turn(before, after, now, wait);
-            if budget.meter_is_due(now) {
+            // A nap counts at once, or the next turn would take another.
+            if wait == Wait::Nap || budget.meter_is_due(now) {
                 budget.meter(now, sys::thread_time());
             }
         }
@@ -383,7 +392,7 @@ impl Budget {
     fn wait(&self, now: Time, due: Time, latest: Time) -> Wait {
         let wait = due.0.saturating_sub(now.0).min(LONGEST_SLEEP);
         let owed = ((now.0 - self.begin) / REST_SHARE).saturating_sub(self.rested);
-        let nap = owed >= FORCED_DEBT || (owed >= NAP_DEBT && wait > 0);
+        let nap = owed >= FORCED_DEBT || (owed >= NAP_DEBT && wait > NAP_ROOM);
         match (self.real_time && nap, self.may_spin) {
             (true, _) => Wait::Nap,
             (false, true) => Wait::Poll(wait.min(latest.0.saturating_sub(now.0)).saturating_sub(SPIN)),
@@ -428,10 +437,11 @@ mod tests {
     #[test]
     fn rest_is_taken_when_it_does_least_harm() {
         let mut budget = Budget::new(ZERO, ZERO, true, true);
-        // 25 us are owed after 250 us: a nap if nothing is due right now, by force only at 100 us.
-        assert_eq!(budget.wait(Time(249_000), Time(260_000), Time(260_000)), Wait::Poll(0));
-        assert_eq!(budget.wait(Time(250_000), Time(260_000), Time(260_000)), Wait::Nap);
-        assert_eq!(budget.wait(Time(250_000), Time(250_000), Time(250_000)), Wait::Poll(0));
+        // 40 us are owed after 400 us: a nap if nothing is due soon, by force only at 100 us.
+        let at_once = |now, due| budget.wait(Time(now), Time(due), ZERO);
+        assert_eq!(at_once(399_000, 900_000), Wait::Poll(0));
+        assert_eq!(at_once(400_000, 900_000), Wait::Nap);
+        assert_eq!(at_once(400_000, 450_000), Wait::Poll(0));
         assert_eq!(budget.wait(Time(1_000_000), ZERO, ZERO), Wait::Nap);
         budget.meter(Time(1_030_000), Time(1_000_000));
         assert_eq!(budget.wait(Time(1_030_000), ZERO, ZERO), Wait::Poll(0));
@@ -454,6 +464,6 @@ mod tests {
     fn long_rest_is_not_saved_up() {
         let mut budget = Budget::new(ZERO, ZERO, true, true);
         budget.meter(Time(20_000_000), Time(1_000_000));
-        assert_eq!(budget.wait(Time(20_250_000), Time(20_260_000), Time(20_260_000)), Wait::Nap);
+        assert_eq!(budget.wait(Time(20_400_000), Time(20_900_000), ZERO), Wait::Nap);
     }
 }

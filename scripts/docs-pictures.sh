@@ -8,7 +8,8 @@ trap 'rm -rf "$runs"' EXIT
 ids() { "$longfat" --runs "$runs" ls --json | grep -o '"id": "[^"]*"' | cut -d'"' -f4 | grep -- "-lab" | sort; }
 draw() { "$longfat" --runs "$runs" plot $(ids) "$@"; rm -rf "${runs:?}"/*; }
 
-"$longfat" --runs "$runs" run scenarios/lab8.toml --engine lab >/dev/null
+# A busy machine may miss the published figure (exit code 3); the picture is drawn all the same.
+"$longfat" --runs "$runs" run scenarios/lab8.toml --engine lab >/dev/null || test $? -eq 3
 draw --metric goodput,cwnd,rtt -o docs/lab8.svg
 "$longfat" --runs "$runs" run scenarios/l8-hol.toml >/dev/null
 draw --metric link_rate,goodput,inflight --from 4.9s --to 5.3s -o docs/l8-hol.svg

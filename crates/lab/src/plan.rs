@@ -69,16 +69,12 @@ fn node(scenario: &Scenario, name: &str) -> Node {
 fn configure(topology: &mut Topology, node: Node, interfaces: &[Interface], routes: &[StaticRoute]) {
     for (index, interface) in interfaces.iter().enumerate() {
         for cidr in &interface.addresses {
-            topology.address(node, index as u32, network_of(*cidr));
+            topology.address(node, index as u32, *cidr);
         }
     }
     for route in routes {
-        topology.route(node, network_of(route.to), route.via);
+        topology.route(node, route.to, route.via);
     }
-}
-
-fn network_of(cidr: scenario::Cidr) -> net::Cidr {
-    net::Cidr { address: cidr.address, prefix: cidr.prefix }
 }
 
 fn pipe(link: usize, direction: Direction) -> PipeId {

@@ -17,9 +17,9 @@ impl Fixed {
     pub(crate) const ZERO: Fixed = Fixed(0);
 
     /// The time that one byte takes at `rate`, rounded up so that no link is faster than its rate;
-    /// `rate` must not be 0.
+    /// a rate of 0 counts as 1 bit/s.
     pub(crate) fn per_byte(rate: BitRate) -> Fixed {
-        Fixed((8_000_000_000u128 << FRACTION_BITS).div_ceil(u128::from(rate.0)))
+        Fixed((8_000_000_000u128 << FRACTION_BITS).div_ceil(u128::from(rate.0.max(1))))
     }
 
     /// The first whole nanosecond not before this instant: nothing leaves early.

@@ -54,7 +54,6 @@ impl<P: Packet> Pipe<P> {
 
     /// New values from `now` on: what is queued stays queued and leaves at the new rate, what is on the wire keeps its
     /// arrival; counters and generators go on. The pipe is a managed one from then on.
-    #[allow(dead_code, reason = "for `Network::change`")]
     pub(crate) fn change(&mut self, now: Time, spec: &PipeSpec) {
         // The MTU is the network's business.
         if *self.spec == (PipeSpec { mtu: self.spec.mtu, ..spec.clone() }) {

@@ -10,6 +10,12 @@ pub enum Error {
         /// What was asked for.
         name: String,
     },
+    /// A metric of links, where one of flows is needed.
+    #[error("\"{name}\" belongs to links; what is drawn against is a metric of flows")]
+    NotOfFlows {
+        /// What was asked for.
+        name: String,
+    },
     /// Nothing was asked for.
     #[error("no metric was given; there are {}", crate::metric::FRIENDLY.join(", "))]
     NoMetric,

@@ -95,6 +95,9 @@ pub fn plot_against(
     }
     let metrics = metrics.iter().map(|name| Metric::parse(name)).collect::<Result<Vec<_>, _>>()?;
     let against = Metric::parse(against)?;
+    if let Some(other) = metrics.iter().chain([&against]).find(|m| m.value.is_of_links()) {
+        return Err(Error::NotOfFlows { name: other.name.clone() });
+    }
     let (figure, largest) = Figure::against(runs, &metrics, &against);
     let axis = Axis::of_values(0.0, largest, against.unit, x_ticks(options));
     let name = format!("{} ({})", against.title.to_lowercase(), axis.unit);

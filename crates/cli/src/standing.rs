@@ -111,8 +111,12 @@ pub struct DownArgs {
 /// Brings a lab up: starts the process that keeps it and waits until it is ready.
 pub fn up(args: &UpArgs, json: bool) -> anyhow::Result<()> {
     let name = start(args)?;
+    let remarks = status_of(&find(Some(&name))?)?.remarks;
+    if !json {
+        remarks.iter().for_each(|remark| output::note(&format!("{name}: {remark}")));
+    }
     match json {
-        true => output::json(&json!({ "schema": "longfat.lab/1", "name": name })),
+        true => output::json(&json!({ "schema": "longfat.lab/1", "name": name, "remarks": remarks })),
         false => output::text(&format!(
             "{name} is up; try: longfat lab shell, longfat lab exec HOST -- PROGRAM, longfat lab down"
         )),
@@ -300,6 +304,7 @@ pub fn describe(status: &Status) -> String {
             l.name, l.direction, l.state, l.sent_packets, l.dropped_queue, l.dropped_loss, l.queue_bytes
         )
     }));
+    lines.extend(status.remarks.iter().map(|remark| format!("  {remark}")));
     lines.extend(status.captures.iter().map(|c| format!("  capture {c}")));
     lines.join("\n")
 }

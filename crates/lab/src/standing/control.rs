@@ -81,6 +81,8 @@ pub struct Status {
     pub emulator_late_p99_us: f64,
     /// Files that packets are written to.
     pub captures: Vec<String>,
+    /// What this lab lacks because of how it is run.
+    pub remarks: Vec<String>,
     /// What is to be run on hosts before the lab goes down.
     pub stop_commands: Vec<StopCommand>,
 }

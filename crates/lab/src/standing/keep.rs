@@ -118,6 +118,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
         files: Vec::new(),
         commands,
         started: Instant::now(),
+        remarks: remarks(options),
         user: (options.privilege == Privilege::UserNamespace)
             .then(|| open_namespace("/proc/self/ns/user"))
             .transpose()?,
@@ -185,6 +186,7 @@ struct Keeper<'a> {
     commands: Sender<Command>,
     started: Instant,
     user: Option<OwnedFd>,
+    remarks: Vec<String>,
     mounts: OwnedFd,
     processes: OwnedFd,
 }
@@ -369,6 +371,7 @@ impl Keeper<'_> {
             links: links.collect(),
             emulator_late_p99_us: report.late_p99_ns as f64 / 1000.0,
             captures: self.files.iter().map(|(file, _)| file.clone()).collect(),
+            remarks: self.remarks.clone(),
             stop_commands: if self.stop_commands { stop_commands(self.scenario) } else { Vec::new() },
         })
     }
@@ -384,6 +387,24 @@ fn nodes(scenario: &Scenario) -> Vec<NodeStatus> {
     let switches = scenario.switches.iter().map(|s| node(s, "switch", &[]));
     let routers = scenario.routers.iter().map(|r| node(&r.name, "router", &r.interfaces));
     hosts.chain(switches).chain(routers).collect()
+}
+
+fn remarks(options: &KeepOptions<'_>) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if options.privilege == Privilege::UserNamespace {
+        remarks.push(
+            "kept without root: no real-time priority, so a busy machine delays packets; no settings of the whole \
+             machine, so socket buffers that programs ask for are capped by its net.core limits"
+                .into(),
+        );
+    }
+    if options.backend == Backend::Packet {
+        remarks.push(
+            "no TAP devices here: hosts are connected by veth and packet sockets, which cost more time"
+                .into(),
+        );
+    }
+    remarks
 }
 
 fn stop_commands(scenario: &Scenario) -> Vec<StopCommand> {

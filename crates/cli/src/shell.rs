@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, IsTerminal, Write},
     path::PathBuf,
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     sync::Mutex,
 };
 
@@ -177,7 +177,7 @@ impl Shell {
             "iperf" => self.iperf(rest),
             "sh" => {
                 let status = std::process::Command::new("sh").args(["-c", rest]).status()?;
-                if status.success() { Ok(()) } else { anyhow::bail!("{rest:?} ended with {status}") }
+                ended_well(&format!("{rest:?}"), status)
             }
             "link" | "tc" | "ifconfig" | "ip" => output_unless_empty(&words_to(&self.lab, words()?)?),
             "sudo" if rest.starts_with("tc ") || rest.starts_with("ifconfig ") => {
@@ -186,7 +186,7 @@ impl Shell {
             "pcap" => output_unless_empty(&words_to(&self.lab, with_whole_path(words()?)?)?),
             host if self.hosts.iter().any(|h| h == host) && !rest.is_empty() => {
                 let status = on_host(&self.lab.name, host, rest)?;
-                if status.success() { Ok(()) } else { anyhow::bail!("{host}: {rest:?} ended with {status}") }
+                ended_well(&format!("{host}: {rest:?}"), status)
             }
             other => {
                 let status = self.status()?;
@@ -260,8 +260,13 @@ impl Shell {
             let _ = server.kill();
         }
         let _ = server.wait();
-        if status.success() { Ok(()) } else { anyhow::bail!("iperf3 ended with {status}") }
+        ended_well("iperf3", status)
     }
+}
+
+/// An error where a program that was run did not end well.
+fn ended_well(what: &str, status: ExitStatus) -> anyhow::Result<()> {
+    if status.success() { Ok(()) } else { anyhow::bail!("{what} ended with {status}") }
 }
 
 /// Words as a shell reads them: a file's name may have blanks, in quotes.

@@ -112,15 +112,13 @@ pub struct DownArgs {
 pub fn up(args: &UpArgs, json: bool) -> anyhow::Result<()> {
     let name = start(args)?;
     let remarks = status_of(&find(Some(&name))?)?.remarks;
-    if !json {
-        remarks.iter().for_each(|remark| output::note(&format!("{name}: {remark}")));
+    if json {
+        return output::json(&json!({ "schema": "longfat.lab/1", "name": name, "remarks": remarks }));
     }
-    match json {
-        true => output::json(&json!({ "schema": "longfat.lab/1", "name": name, "remarks": remarks })),
-        false => output::text(&format!(
-            "{name} is up; try: longfat lab shell, longfat lab exec HOST -- PROGRAM, longfat lab down"
-        )),
-    }
+    remarks.iter().for_each(|remark| output::note(&format!("{name}: {remark}")));
+    output::text(&format!(
+        "{name} is up; try: longfat lab shell, longfat lab exec HOST -- PROGRAM, longfat lab down"
+    ))
 }
 
 /// Starts the lab and returns its name.

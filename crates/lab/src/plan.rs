@@ -45,7 +45,7 @@ pub(crate) fn topology(scenario: &Scenario) -> Topology {
     }
     for (index, host) in scenario.hosts.iter().enumerate() {
         // An interface without a link reaches nobody.
-        let links = scenario.links.iter().flat_map(|l| &l.ends).filter(|end| **end == host.name).count();
+        let links = scenario.link_count(&host.name);
         let interfaces = &host.interfaces[..links.min(host.interfaces.len())];
         configure(&mut topology, Node::Host(index as u32), interfaces, &host.routes);
     }

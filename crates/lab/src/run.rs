@@ -291,7 +291,7 @@ impl Lab {
         let wires = Namespace::new()?;
         let mut lab = Lab { hosts: Vec::new(), ports: Vec::new() };
         for spec in &scenario.hosts {
-            let links = scenario.links.iter().flat_map(|l| &l.ends).filter(|end| **end == spec.name).count();
+            let links = scenario.link_count(&spec.name);
             let (host, ports) = Host::new(lab.ports.len(), links, spec, backend, &wires)?;
             lab.hosts.push(host);
             lab.ports.extend(ports);

@@ -22,9 +22,7 @@ pub(crate) fn start_captures(scenario: &Scenario, captures: &Captures, dir: &Pat
 /// Where the packets of the host or link called `name` are seen; nowhere where there is none.
 pub(crate) fn taps(scenario: &Scenario, name: &str) -> Vec<Tap> {
     if let Some(host) = scenario.hosts.iter().position(|h| h.name == name) {
-        let links = |host: &scenario::Host| {
-            scenario.links.iter().flat_map(|l| &l.ends).filter(|end| **end == host.name).count()
-        };
+        let links = |host: &scenario::Host| scenario.link_count(&host.name);
         // Stations count the links of all hosts, in order.
         let before: usize = scenario.hosts[..host].iter().map(links).sum();
         let tap = |interface: usize| Tap {

@@ -42,6 +42,11 @@ impl Scenario {
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.iter().find(|h| h.name == name)
     }
+
+    /// How many ends of links are at the host, switch or router called `name`.
+    pub fn link_count(&self, name: &str) -> usize {
+        self.links.iter().flat_map(|l| &l.ends).filter(|end| *end == name).count()
+    }
 }
 
 /// A host.

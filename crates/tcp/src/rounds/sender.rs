@@ -416,7 +416,8 @@ impl<C: CongestionControl> Sender<C> {
     /// `tcp_fastretrans_alert`.
     fn alert(&mut self, flag: i32, prior_una: u64) {
         let state = self.sk.ca_state();
-        if self.undo_wanted && self.sk.undo_marker != 0 {
+        // Not before all that really was lost is on its way again, for the undo declares it delivered.
+        if self.undo_wanted && self.sk.undo_marker != 0 && self.sk.lost_out == self.sk.retrans_out {
             self.undo_wanted = false;
             self.undo();
             return;
@@ -530,6 +531,10 @@ impl<C: CongestionControl> Sender<C> {
 
     /// `tcp_undo_cwnd_reduction`, and back to `Open`.
     fn undo(&mut self) {
+        for packet in self.out.iter_mut().filter(|p| p.stand == Stand::SentAgain) {
+            packet.stand = Stand::Out;
+        }
+        (self.sk.lost_out, self.sk.retrans_out) = (0, 0);
         if self.sk.prior_ssthresh != 0 {
             self.sk.snd_cwnd = self.cc.undo_cwnd(&mut self.sk);
             self.sk.snd_ssthresh = self.sk.snd_ssthresh.max(self.sk.prior_ssthresh);

@@ -644,8 +644,8 @@ static __u32 add_capped(__u32 cwnd, __u32 acked)
 }
 
 /*
- * Recovery: in its first round as much is sent as is delivered; afterwards at most twice, and at its end the window from
- * before is restored. True when packet conservation decides alone.
+ * Recovery: in its first round as much is sent as is delivered; afterwards at most twice, and at its end the window
+ * of before is restored. True when packet conservation decides alone.
  */
 static bool recover_or_restore(struct sock *sk, struct bbr_state *b, const struct rate_sample *rs, __u32 *cwnd_out)
 {

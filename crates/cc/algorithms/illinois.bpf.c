@@ -19,8 +19,8 @@
  *
  * Departures from the kernel's tcp_illinois:
  *  1. alpha and beta are multiples of 1/1024 (there 1/128 and 1/64): alpha_min is 0.2998, not 0.2969.
- *  2. What is left over when the window grows by whole packets is kept; the kernel drops it. One ACK adds at most as many
- *     packets as it acknowledges.
+ *  2. What is left over when the window grows by whole packets is kept; the kernel drops it. One ACK adds at most as
+ *     many packets as it acknowledges.
  *  3. Products have 64 bits; RTTs above 3.3 s are not cut.
  *  4. get_info is missing: BPF has none.
  */

@@ -4,11 +4,19 @@
 //! layout is that of `struct tcp_sock` in `crates/cc/shim/vmlinux.h`. [`rounds`] drives a controller with synthetic
 //! ACKs, losses and marks over a small path, round by round. No I/O, no clock.
 
+mod config;
 mod congestion;
+mod endpoint;
+mod info;
 pub mod rounds;
+mod segment;
 mod sock;
 
+pub use config::{Config, Profile};
 pub use congestion::{CaEvent, CaState, CongestionControl, NEEDS_ECN, Operation};
+pub use endpoint::{Endpoint, State};
+pub use info::{Event, Info};
+pub use segment::{Flags, SackBlocks, Segment, SynOptions, after, before, ecn};
 pub use sock::{
     AckSample, INFINITE_SSTHRESH, INITIAL_CWND, MinMax, MinMaxSample, Rack, RateSample, ReceiverRtt,
     RxOptions, TcpSock,

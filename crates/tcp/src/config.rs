@@ -1,0 +1,203 @@
+//! What an endpoint is set to: sysctls, socket options, device, route metrics. The defaults are Linux's.
+
+/// Whose behaviour the endpoint has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Linux 6: `kernel` is major and minor version. What changed within: the share of the receive buffer that is offered as
+    /// window (6.6), and details of recovery.
+    Linux6 {
+        /// Major and minor version.
+        kernel: (u8, u8),
+    },
+}
+
+impl Profile {
+    /// Whether the kernel is this version or newer.
+    pub fn at_least(self, major: u8, minor: u8) -> bool {
+        let Profile::Linux6 { kernel } = self;
+        kernel >= (major, minor)
+    }
+}
+
+/// What the endpoints of one side are set to. The fields are named as sysctls and socket options are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Whose behaviour.
+    pub profile: Profile,
+    /// Timer ticks a second.
+    pub hz: u32,
+    /// IP bytes that a packet may have.
+    pub mtu: u32,
+    /// Bytes of the IP header: 20 or 40.
+    pub ip_header: u32,
+    /// TCP_MAXSEG, bytes.
+    pub user_mss: Option<u16>,
+    /// `net.ipv4.tcp_rmem`, bytes.
+    pub rmem: [u32; 3],
+    /// `net.ipv4.tcp_wmem`, bytes.
+    pub wmem: [u32; 3],
+    /// `net.core.rmem_max`, bytes.
+    pub rmem_max: u32,
+    /// `net.core.wmem_max`, bytes.
+    pub wmem_max: u32,
+    /// SO_RCVBUF as the application asks (the kernel doubles it and tunes no more).
+    pub rcvbuf: Option<u32>,
+    /// SO_SNDBUF as the application asks (the kernel doubles it and tunes no more).
+    pub sndbuf: Option<u32>,
+    /// `tcp_moderate_rcvbuf`.
+    pub moderate_rcvbuf: bool,
+    /// `tcp_adv_win_scale` (before 6.6).
+    pub adv_win_scale: i8,
+    /// `tcp_app_win`.
+    pub app_win: u8,
+    /// `tcp_window_scaling`.
+    pub window_scaling: bool,
+    /// `tcp_timestamps`.
+    pub timestamps: bool,
+    /// `tcp_sack`.
+    pub sack: bool,
+    /// `tcp_dsack`.
+    pub dsack: bool,
+    /// `tcp_ecn`: 0 never, 1 ask and accept, 2 accept.
+    pub ecn: u8,
+    /// `tcp_recovery`: bit 0 RACK, bit 1 static window, bit 2 no duplicate-ACK threshold.
+    pub recovery: u8,
+    /// `tcp_early_retrans`: 3 or 4 allow tail loss probes.
+    pub early_retrans: u8,
+    /// `tcp_frto`.
+    pub frto: u8,
+    /// `tcp_reordering`, packets.
+    pub reordering: u32,
+    /// `tcp_max_reordering`, packets.
+    pub max_reordering: u32,
+    /// `tcp_slow_start_after_idle`.
+    pub slow_start_after_idle: bool,
+    /// `tcp_min_rtt_wlen`, seconds.
+    pub min_rtt_wlen_s: u32,
+    /// `tcp_pacing_ss_ratio`, percent.
+    pub pacing_ss_ratio: u32,
+    /// `tcp_pacing_ca_ratio`, percent.
+    pub pacing_ca_ratio: u32,
+    /// `tcp_min_tso_segs`.
+    pub min_tso_segs: u32,
+    /// `tcp_tso_win_divisor`.
+    pub tso_win_divisor: u32,
+    /// `tcp_tso_rtt_log` (5.18 and newer).
+    pub tso_rtt_log: u32,
+    /// `tcp_limit_output_bytes`.
+    pub limit_output_bytes: u32,
+    /// `tcp_notsent_lowat`, bytes.
+    pub notsent_lowat: u32,
+    /// `tcp_comp_sack_delay_ns`.
+    pub comp_sack_delay_ns: u64,
+    /// `tcp_comp_sack_slack_ns`.
+    pub comp_sack_slack_ns: u64,
+    /// `tcp_comp_sack_nr`.
+    pub comp_sack_nr: u8,
+    /// `tcp_retries2`.
+    pub retries2: u8,
+    /// `tcp_syn_retries`.
+    pub syn_retries: u8,
+    /// TCP_NODELAY.
+    pub nodelay: bool,
+    /// SO_MAX_PACING_RATE, bytes/s.
+    pub max_pacing_rate: Option<u64>,
+    /// A pacing queue (fq) on the sender's device: TCP leaves pacing to it. It is done by TCP's own timer here.
+    pub fq: bool,
+    /// Most segments of a super-packet; 1 without segmentation offload.
+    pub gso_max_segs: u16,
+    /// Most bytes of a super-packet, headers included.
+    pub gso_max_size: u32,
+    /// `initcwnd` of the route, packets.
+    pub initcwnd: Option<u32>,
+    /// `initrwnd` of the route, segments.
+    pub initrwnd: Option<u32>,
+    /// `ssthresh` of the route, packets.
+    pub ssthresh: Option<u32>,
+    /// `rto_min` of the route, ms.
+    pub rto_min_ms: Option<u32>,
+    /// `cwnd` of the route, locked: most that the window may be, packets.
+    pub cwnd_clamp: Option<u32>,
+    /// The first sequence number.
+    pub initial_seq: u32,
+}
+
+impl Default for Config {
+    /// Linux 6.18 with HZ 250 on Ethernet, and buffers as the kernel sets them on a machine of 8 GB and more.
+    fn default() -> Config {
+        Config {
+            profile: Profile::Linux6 { kernel: (6, 18) },
+            hz: 250,
+            mtu: 1500,
+            ip_header: 20,
+            user_mss: None,
+            rmem: [4096, 131_072, 6_291_456],
+            wmem: [4096, 16_384, 4_194_304],
+            rmem_max: 212_992,
+            wmem_max: 212_992,
+            rcvbuf: None,
+            sndbuf: None,
+            moderate_rcvbuf: true,
+            adv_win_scale: 1,
+            app_win: 31,
+            window_scaling: true,
+            timestamps: true,
+            sack: true,
+            dsack: true,
+            ecn: 2,
+            recovery: 1,
+            early_retrans: 3,
+            frto: 2,
+            reordering: 3,
+            max_reordering: 300,
+            slow_start_after_idle: true,
+            min_rtt_wlen_s: 300,
+            pacing_ss_ratio: 200,
+            pacing_ca_ratio: 120,
+            min_tso_segs: 2,
+            tso_win_divisor: 3,
+            tso_rtt_log: 9,
+            limit_output_bytes: 1_048_576,
+            notsent_lowat: u32::MAX,
+            comp_sack_delay_ns: 1_000_000,
+            comp_sack_slack_ns: 100_000,
+            comp_sack_nr: 44,
+            retries2: 15,
+            syn_retries: 6,
+            nodelay: false,
+            max_pacing_rate: None,
+            fq: false,
+            gso_max_segs: u16::MAX,
+            gso_max_size: 65_536,
+            initcwnd: None,
+            initrwnd: None,
+            ssthresh: None,
+            rto_min_ms: None,
+            cwnd_clamp: None,
+            initial_seq: 1,
+        }
+    }
+}
+
+impl Config {
+    /// One jiffy, us.
+    pub fn jiffy_us(&self) -> u64 {
+        1_000_000 / u64::from(self.hz.max(1))
+    }
+
+    /// Jiffies of so many milliseconds, rounded up (`msecs_to_jiffies`).
+    pub fn ms_to_jiffies(&self, ms: u32) -> u32 {
+        (u64::from(ms) * u64::from(self.hz)).div_ceil(1000) as u32
+    }
+
+    /// Bytes of TCP header on a segment without SACK blocks, if timestamps are used or not.
+    pub fn tcp_header(&self, timestamps: bool) -> u32 {
+        20 + 12 * u32::from(timestamps)
+    }
+
+    /// The MSS to announce (`tcp_advertise_mss`): without options.
+    pub fn advmss(&self) -> u16 {
+        let by_mtu = self.mtu.saturating_sub(self.ip_header + 20).clamp(88, 65_495) as u16;
+        self.user_mss.map_or(by_mtu, |user| user.max(88).min(by_mtu))
+    }
+}

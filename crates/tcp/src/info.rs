@@ -1,0 +1,142 @@
+//! What an endpoint tells of itself: the fields of `tcp_info` under the names of the record's columns.
+
+/// A snapshot (`tcp_get_info`, `net/ipv4/tcp.c`; the memory figures as SO_MEMINFO gives them).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Info {
+    /// TCP state (`include/net/tcp_states.h`).
+    pub state: u8,
+    /// Congestion state: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
+    pub ca_state: u8,
+    /// Congestion window.
+    pub snd_cwnd_segs: u32,
+    /// Slow-start threshold; none while infinite.
+    pub snd_ssthresh_segs: Option<u32>,
+    /// Payload of a full segment.
+    pub snd_mss_bytes: u32,
+    /// The peer's window.
+    pub snd_wnd_bytes: u32,
+    /// Sent and not cumulatively acknowledged.
+    pub unacked_segs: u32,
+    /// Of these, selectively acknowledged.
+    pub sacked_segs: u32,
+    /// Of these, deemed lost.
+    pub lost_segs: u32,
+    /// Of these, retransmitted and outstanding.
+    pub retrans_segs: u32,
+    /// Retransmitted since the start.
+    pub total_retrans_segs: u32,
+    /// Payload acknowledged since the start.
+    pub bytes_acked: u64,
+    /// Payload sent since the start, retransmissions included.
+    pub bytes_sent: u64,
+    /// Payload retransmitted since the start.
+    pub bytes_retrans: u64,
+    /// Segments sent since the start.
+    pub segs_out: u32,
+    /// Segments received since the start.
+    pub segs_in: u32,
+    /// Segments with payload sent since the start.
+    pub data_segs_out_segs: u32,
+    /// Delivered since the start, selectively acknowledged ones included.
+    pub delivered_segs: u32,
+    /// Delivered with a mark since the start.
+    pub delivered_ce_segs: u32,
+    /// In the send buffer and never sent.
+    pub notsent_bytes: u64,
+    /// Smoothed round-trip time.
+    pub srtt_us: u32,
+    /// Its mean deviation.
+    pub rttvar_us: u32,
+    /// Least round-trip time of the last minutes; none before the first.
+    pub min_rtt_us: Option<u32>,
+    /// Retransmission timeout.
+    pub rto_us: u32,
+    /// Pacing rate; none: not paced.
+    pub pacing_rate_bps: Option<u64>,
+    /// The last rate sample kept.
+    pub delivery_rate_bps: u64,
+    /// It was limited by the application.
+    pub delivery_rate_app_limited: bool,
+    /// Timeouts since the start.
+    pub total_rto: u32,
+    /// Packets seen out of order, at most.
+    pub reordering: u32,
+    /// Duplicates that the peer reported.
+    pub dsack_dups: u32,
+    /// Time with data outstanding.
+    pub busy_time_us: u64,
+    /// Of it, limited by the peer's window.
+    pub rwnd_limited_us: u64,
+    /// Of it, limited by the send buffer.
+    pub sndbuf_limited_us: u64,
+    /// Send buffer.
+    pub sndbuf_bytes: u32,
+    /// Memory charged to it.
+    pub wmem_queued_bytes: u32,
+    /// Receive buffer.
+    pub rcvbuf_bytes: u32,
+    /// Own window as announced.
+    pub rcv_wnd_bytes: u32,
+    /// Autotuning's estimate of bytes read in a round trip.
+    pub rcv_space_bytes: u32,
+    /// Present limit of the own window.
+    pub rcv_ssthresh_bytes: u32,
+    /// Received in order and not read.
+    pub rcv_queue_bytes: u64,
+    /// The receiver's own estimate of the round-trip time.
+    pub rcv_rtt_us: u32,
+    /// Memory charged to the receive buffer.
+    pub rmem_alloc_bytes: u32,
+    /// Payload received in order since the start.
+    pub bytes_received: u64,
+}
+
+/// Something that happened to an endpoint, in the order it happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The handshake is complete.
+    Established {
+        /// When, ns.
+        at: u64,
+    },
+    /// The congestion state changed.
+    CaState {
+        /// When, ns.
+        at: u64,
+        /// The new one.
+        state: crate::CaState,
+    },
+    /// Segments were sent again.
+    Retransmit {
+        /// When, ns.
+        at: u64,
+        /// The first byte.
+        seq: u32,
+        /// How many segments.
+        segs: u32,
+    },
+    /// Segments were deemed lost.
+    Lost {
+        /// When, ns.
+        at: u64,
+        /// The first byte.
+        seq: u32,
+        /// How many segments.
+        segs: u32,
+    },
+    /// The retransmission timer ended.
+    Rto {
+        /// When, ns.
+        at: u64,
+    },
+    /// A tail loss probe was sent.
+    Probe {
+        /// When, ns.
+        at: u64,
+    },
+    /// A reduction of the window was undone.
+    Undo {
+        /// When, ns.
+        at: u64,
+    },
+}

@@ -185,6 +185,19 @@ pub(crate) fn check_congestion_control((flow, cc): (&String, &String)) -> Result
     }
 }
 
+/// True where the kernel has a congestion control of this name, whoever may use it; a module of that name is loaded
+/// where we may.
+pub fn has_congestion_control(name: &str) -> Result<bool, Error> {
+    let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    match socket.and_then(|s| s.set_tcp_congestion(name.as_bytes())) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        // It is there, and restricted.
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Ok(true),
+        Err(e) => Err(Error::System { attempted: format!("use congestion control {name:?}"), source: e }),
+        Ok(()) => Ok(true),
+    }
+}
+
 fn no_congestion_control(flow: &str, cc: &str) -> Error {
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let available = std::fs::read_to_string(path).unwrap_or_default();
@@ -225,6 +238,12 @@ fn read_pause(tcp: &Tcp, now: Time) -> Option<ReadPause> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernel_has_what_it_has() {
+        assert!(has_congestion_control("reno").unwrap());
+        assert!(!has_congestion_control("nosuchcc").unwrap());
+    }
 
     #[test]
     fn a_pause_is_told_since_the_runs_start() {

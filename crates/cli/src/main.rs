@@ -2,6 +2,8 @@
 
 mod app;
 mod bdp;
+mod cc_law;
+mod congestion;
 mod engine;
 mod exit;
 mod flow_context;

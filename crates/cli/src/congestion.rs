@@ -86,7 +86,7 @@ pub struct Registered {
     pub kernel_names: BTreeMap<String, String>,
     from: BTreeMap<String, String>,
     /// One for each algorithm and set of parameters; the kernel forgets it when it is dropped, or when this process ends.
-    registrations: Vec<(Cc, kernel::Registration)>,
+    registrations: Vec<(Cc, String, kernel::Registration)>,
 }
 
 /// Registers what the flows of `scenario` need and the kernel has not.
@@ -126,25 +126,35 @@ impl Registered {
 
     /// The kernel's name of `cc`, which is registered once.
     fn register(&mut self, cc: &Cc, path: &Path) -> anyhow::Result<String> {
-        if let Some((_, registration)) = self.registrations.iter().find(|(known, _)| known == cc) {
-            return Ok(registration.name().into());
+        if let Some((_, name, _)) = self.registrations.iter().find(|(known, ..)| known == cc) {
+            return Ok(name.clone());
         }
         let Some(source) = source(cc, path) else {
             anyhow::bail!("longfat has no congestion control {:?}", cc.name());
         };
         let values: Values = cc.set().iter().map(|(name, value)| (name.clone(), as_value(*value))).collect();
-        let chosen = match cc {
-            Cc::File { name, .. } => name.as_deref(),
-            _ => None,
-        };
-        let registration = kernel::load(&source, &values, chosen).map_err(|error| match error.missing() {
+        let registration = kernel::load(&source, &values, None).map_err(|error| match error.missing() {
             Some(missing) => Exit::Missing(missing.to_string()).into(),
             None => anyhow::Error::from(error),
         })?;
-        let name = registration.name().to_owned();
-        self.registrations.push((cc.clone(), registration));
+        let name = kernel_name(cc, registration.names());
+        self.registrations.push((cc.clone(), name.clone(), registration));
         Ok(name)
     }
+}
+
+/// Which of a registration's names is meant. The first is the file's main algorithm; others have the file's names, with
+/// a tail where these were taken.
+fn kernel_name(cc: &Cc, names: &[String]) -> String {
+    let others = names.get(1..).unwrap_or_default();
+    let is = |name: &String, wanted: &str| {
+        name == wanted || name.rsplit_once('_').is_some_and(|(stem, _)| wanted.starts_with(stem))
+    };
+    let chosen = match cc {
+        Cc::File { name: Some(wanted), .. } => others.iter().find(|name| is(name, wanted)),
+        _ => None,
+    };
+    chosen.or(names.first()).cloned().unwrap_or_default()
 }
 
 /// The parameters as the summary has them.

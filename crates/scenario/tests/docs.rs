@@ -19,7 +19,8 @@ fn every_example_resolves_and_prints_to_itself() {
     let examples = examples();
     assert!(examples.len() >= 10, "{} examples", examples.len());
     for text in examples {
-        let file = ScenarioFile::parse_with("docs.toml", text, &load).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let file =
+            ScenarioFile::parse_with("docs.toml", text, &load).unwrap_or_else(|e| panic!("{e}\n{text}"));
         for variant in file.variants().map(Some).chain([None]) {
             let scenario = file.resolve(variant, &[]).unwrap();
             let again = ScenarioFile::parse("docs.toml", &scenario.to_toml()).unwrap();

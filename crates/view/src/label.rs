@@ -36,10 +36,11 @@ pub(crate) fn ccs_differ<'a>(flows: impl Iterator<Item = &'a FlowSummary>) -> bo
     known.len() > 1
 }
 
-/// Jain's index of a run, for people; `None` where fewer than two TCP flows share anything.
+/// Jain's index of a run, for people; `None` where fewer than two TCP flows share anything. The model takes each flow
+/// as alone, so it has none.
 pub(crate) fn fairness(run: &RunSummary) -> Option<String> {
     let several = run.flows.iter().filter(|flow| flow.kind == "tcp").count() > 1;
-    Some(format!("{:.3}", run.fairness_jain.filter(|_| several)?))
+    Some(format!("{:.3}", run.fairness_jain.filter(|_| several && run.engine != "model")?))
 }
 
 fn variant(run: &RunSummary) -> &str {

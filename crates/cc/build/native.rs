@@ -13,7 +13,7 @@ pub fn compile(here: &Path, source: &Path, shared: &Path) -> Result<(), String> 
         .arg("-I")
         .arg(&shim)
         .arg(source)
-        .arg(shim.join("native/runtime.c"))
+        .args([shim.join("native/runtime.c"), shim.join("native/maps.c")])
         .arg("-o")
         .arg(shared)
         .output()

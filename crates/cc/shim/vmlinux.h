@@ -161,6 +161,10 @@ enum {
 	BPF_SK_STORAGE_GET_F_CREATE = 1,
 };
 
+struct bpf_spin_lock {
+	__u32 val;
+};
+
 struct sock_common {
 	__kernel_owned __be32 skc_daddr;
 	__kernel_owned __be32 skc_rcv_saddr;

@@ -1,10 +1,25 @@
 //! The native build: a congestion control as a shared object in this process.
+//!
+//! [`build`] gives the shared object of a [`Source`] with what was read of it; [`Library`] is a copy of it with values of
+//! its parameters; [`Controller`] is one socket's share of a library.
 
-// The compiler's location is used when foreign files are compiled.
-#[allow(dead_code)]
+mod compile;
 mod compiler;
+mod controller;
+mod image;
+mod inspect;
+mod library;
+mod object;
+mod runtime;
+mod shim;
+mod signatures;
 
-use crate::{Parameter, Source};
+pub use compiler::MISSING as NO_COMPILER;
+pub use controller::Controller;
+pub use library::Library;
+pub use object::{SharedObject, build};
+
+use crate::ParameterError;
 use std::path::PathBuf;
 
 /// One message of the compiler, or of what longfat checks beside it.
@@ -55,31 +70,29 @@ pub enum BuildError {
     },
 }
 
-/// A native build: the shared object and what was read of it.
-#[derive(Debug, Clone)]
-pub struct SharedObject {
-    bytes: Vec<u8>,
-    parameters: Vec<Parameter>,
-}
-
-impl SharedObject {
-    /// The ELF file.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The parameters, in the order of the file.
-    pub fn parameters(&self) -> &[Parameter] {
-        &self.parameters
-    }
-}
-
-/// Builds a source natively.
-pub fn build(source: &Source) -> Result<SharedObject, BuildError> {
-    match source {
-        Source::BuiltIn(algorithm) => {
-            Ok(SharedObject { bytes: algorithm.native.to_vec(), parameters: Vec::new() })
-        }
-        Source::File { .. } => Err(BuildError::NoCompiler),
-    }
+/// Why a congestion control cannot be loaded natively.
+#[derive(Debug, thiserror::Error)]
+pub enum LibraryError {
+    /// It has no native build.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A parameter's value does not fit.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// The loader refused the object.
+    #[error("loading {name} into this process: {cause}")]
+    Load {
+        /// The congestion control.
+        name: String,
+        /// The loader's answer.
+        cause: std::io::Error,
+    },
+    /// The file has no such `struct tcp_congestion_ops`.
+    #[error("no congestion control {wanted} in the file; it has {names}")]
+    NoSuchOperations {
+        /// The name that was asked for.
+        wanted: String,
+        /// What there is.
+        names: String,
+    },
 }

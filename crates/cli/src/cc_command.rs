@@ -134,7 +134,8 @@ fn load(args: &LoadArgs, json: bool) -> anyhow::Result<()> {
     let (source, values) = (args.source.source()?, args.source.values()?);
     let name = args.name.as_deref().map_or(Name::OfTheFile, Name::Given);
     let registration = kernel::load_named(&source, &values, name).map_err(|error| {
-        let hint = matches!(error, kernel::Error::Taken { .. }).then_some("; give it another one with --as NAME");
+        let hint =
+            matches!(error, kernel::Error::Taken { .. }).then_some("; give it another one with --as NAME");
         failure_with(&error, hint.unwrap_or_default())
     })?;
     let pinned = pins::pin(registration).map_err(|e| failure(&e))?;
@@ -156,7 +157,9 @@ fn unload(args: &UnloadArgs, json: bool) -> anyhow::Result<()> {
         Some(name) => vec![name],
         None => pinned.iter().map(|p| p.name.as_str()).collect(),
     };
-    if wanted.is_empty() && let Some(missing) = kernel::missing() {
+    if wanted.is_empty()
+        && let Some(missing) = kernel::missing()
+    {
         return Err(Exit::Missing(missing.to_string()).into());
     }
     let removed = wanted.iter().map(|name| pins::unpin(name).map_err(|e| not_loaded(&e)));
@@ -200,7 +203,8 @@ fn build(args: &BuildArgs, json: bool) -> anyhow::Result<()> {
         }))?;
     } else {
         let told = |form: &str, path: Option<String>| path.map(|path| format!("{form}  {path}"));
-        let lines = [told("kernel   ", written(bpf.as_ref().ok())), told("simulator", written(native.as_ref().ok()))];
+        let lines =
+            [told("kernel   ", written(bpf.as_ref().ok())), told("simulator", written(native.as_ref().ok()))];
         let lines: Vec<String> = lines.into_iter().flatten().collect();
         if !lines.is_empty() {
             output::text(&lines.join("\n"))?;
@@ -227,7 +231,9 @@ fn failure_with(error: &kernel::Error, hint: &str) -> anyhow::Error {
     match error {
         E::Missing(missing) => Exit::Missing(missing.to_string()).into(),
         E::Source(error) => source_failure(error),
-        E::Os { cause, .. } if cause.raw_os_error() == Some(EPERM) || cause.raw_os_error() == Some(EACCES) => {
+        E::Os { cause, .. }
+            if cause.raw_os_error() == Some(EPERM) || cause.raw_os_error() == Some(EACCES) =>
+        {
             Exit::Missing(format!("{error}: root's privilege is needed; the simulator still works")).into()
         }
         E::Os { .. } => Exit::Failed(error.to_string()).into(),
@@ -260,7 +266,8 @@ mod tests {
 
     #[test]
     fn parameters_are_numbers_or_truths() {
-        let value = |text| parameter(text).map(|(name, value)| (name, value.to_string())).map_err(|e| e.to_string());
+        let value =
+            |text| parameter(text).map(|(name, value)| (name, value.to_string())).map_err(|e| e.to_string());
         assert_eq!(value("a=7"), Ok(("a".into(), "7".into())));
         assert_eq!(value("backoff=0.5"), Ok(("backoff".into(), "0.5".into())));
         assert_eq!(value("fast=true"), Ok(("fast".into(), "true".into())));

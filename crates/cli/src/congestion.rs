@@ -6,7 +6,7 @@ use cc::{Parameter, ParameterError, Source, SourceError, Value, Values, kernel, 
 use scenario::{Cc, CcMistake, CcValue, CcValues, Flow, Kind, Scenario, ScenarioFile};
 use schema::{FlowSummary, Setting};
 
-use crate::{exit::Exit, lab_engine, open};
+use crate::{cc_command, exit::Exit, lab_engine, open};
 
 /// Where a congestion control came from that the kernel has by itself.
 const FROM_KERNEL: &str = "kernel";
@@ -133,10 +133,7 @@ impl Registered {
             anyhow::bail!("longfat has no congestion control {:?}", cc.name());
         };
         let values: Values = cc.set().iter().map(|(name, value)| (name.clone(), as_value(*value))).collect();
-        let registration = kernel::load(&source, &values, None).map_err(|error| match error.missing() {
-            Some(missing) => Exit::Missing(missing.to_string()).into(),
-            None => anyhow::Error::from(error),
-        })?;
+        let registration = kernel::load(&source, &values, None).map_err(|e| cc_command::failure(&e))?;
         let name = kernel_name(cc, registration.names());
         self.registrations.push((cc.clone(), name.clone(), registration));
         Ok(name)

@@ -11,19 +11,10 @@ use std::{
 };
 
 use super::{Error, Missing, clang, error::Attempted};
-use crate::{Source, native::Line};
-
-/// The headers that a file may include, by path in the shim's folder.
-const SHIM: &[(&str, &str)] = &[
-    ("vmlinux.h", include_str!("../../shim/vmlinux.h")),
-    ("bpf_core_read.h", include_str!("../../shim/bpf_core_read.h")),
-    ("bpf_helpers.h", include_str!("../../shim/bpf_helpers.h")),
-    ("bpf_tracing.h", include_str!("../../shim/bpf_tracing.h")),
-    ("bpf_tracing_net.h", include_str!("../../shim/bpf_tracing_net.h")),
-    ("bpf/bpf_core_read.h", include_str!("../../shim/bpf/bpf_core_read.h")),
-    ("bpf/bpf_helpers.h", include_str!("../../shim/bpf/bpf_helpers.h")),
-    ("bpf/bpf_tracing.h", include_str!("../../shim/bpf/bpf_tracing.h")),
-];
+use crate::{
+    Source,
+    native::{Line, shim},
+};
 
 /// The eBPF object of a source.
 ///
@@ -39,13 +30,13 @@ pub fn compile(source: &Source) -> Result<Cow<'static, [u8]>, Error> {
 fn compile_file(path: &Path, text: &str) -> Result<Vec<u8>, Error> {
     let clang = clang::find().map_err(|found| Error::Missing(Missing::Compiler(found)))?;
     let place = tempfile::tempdir().attempted(|| "make a temporary directory".into())?;
-    let shim = place.path().join("shim");
-    write_shim(&shim).attempted(|| format!("write {}", shim.display()))?;
+    let headers = place.path().join("shim");
+    shim::write(&headers).attempted(|| format!("write {}", headers.display()))?;
     let object = place.path().join("object.o");
     let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let beside = beside.canonicalize().unwrap_or_else(|_| beside.to_path_buf());
     let mut command = Command::new(&clang);
-    command.args(clang::OPTIONS).arg("-I").arg(&shim).arg("-I").arg(beside);
+    command.args(clang::OPTIONS).arg("-I").arg(&headers).arg("-I").arg(beside);
     command.args(["-fno-caret-diagnostics", "-fno-color-diagnostics", "-x", "c", "-", "-o"]).arg(&object);
     // In an empty directory: standard input's own includes are looked for where the compiler runs.
     command.current_dir(place.path());
@@ -53,14 +44,11 @@ fn compile_file(path: &Path, text: &str) -> Result<Vec<u8>, Error> {
     let source = format!("#line 1 {:?}\n{text}", path.display().to_string());
     let output = with_input(command, &source).attempted(|| format!("run {}", clang.display()))?;
     if !output.status.success() {
-        return Err(Error::Compile { lines: lines(&String::from_utf8_lossy(&output.stderr), path) });
+        return Err(Error::Compile {
+            lines: lines(&String::from_utf8_lossy(&output.stderr), path, &headers),
+        });
     }
     std::fs::read(&object).attempted(|| format!("read {}", object.display()))
-}
-
-fn write_shim(folder: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(folder.join("bpf"))?;
-    SHIM.iter().try_for_each(|(name, text)| std::fs::write(folder.join(name), text))
 }
 
 fn with_input(mut command: Command, text: &str) -> std::io::Result<Output> {
@@ -74,8 +62,8 @@ fn with_input(mut command: Command, text: &str) -> std::io::Result<Output> {
 }
 
 /// clang's errors, each in a line; its warnings where there is no error.
-fn lines(said: &str, path: &Path) -> Vec<Line> {
-    let parsed: Vec<(bool, Line)> = said.lines().filter_map(parse).collect();
+fn lines(said: &str, path: &Path, headers: &Path) -> Vec<Line> {
+    let parsed: Vec<(bool, Line)> = said.lines().filter_map(|l| parse(l, headers)).collect();
     let errors: Vec<Line> = parsed.iter().filter(|(error, _)| *error).map(|(_, line)| line.clone()).collect();
     if !errors.is_empty() {
         return errors;
@@ -85,7 +73,7 @@ fn lines(said: &str, path: &Path) -> Vec<Line> {
 }
 
 /// Of `my.bpf.c:12:5: error: use of undeclared identifier 'x'`; whether it is an error.
-fn parse(text: &str) -> Option<(bool, Line)> {
+fn parse(text: &str, headers: &Path) -> Option<(bool, Line)> {
     let (place, kind, message) =
         [("error", ": error: "), ("error", ": fatal error: "), ("warning", ": warning: ")]
             .iter()
@@ -93,7 +81,11 @@ fn parse(text: &str) -> Option<(bool, Line)> {
     let mut parts = place.rsplitn(3, ':');
     let column = parts.next()?.parse().ok()?;
     let line = parts.next()?.parse().ok()?;
-    let file = parts.next()?.into();
+    let file = Path::new(parts.next()?);
+    let file = match file.strip_prefix(headers) {
+        Ok(header) => Path::new("(longfat's headers)").join(header),
+        Err(_) => file.to_path_buf(),
+    };
     Some((kind == "error", Line { file, line, column, message: message.into() }))
 }
 
@@ -104,7 +96,7 @@ mod tests {
     #[test]
     fn a_compilers_message_becomes_a_line() {
         let said = "a:b.c:3:9: warning: unused\na:b.c:12:5: error: use of undeclared identifier 'x'\n1 error generated.";
-        let lines = lines(said, Path::new("a:b.c"));
+        let lines = lines(said, Path::new("a:b.c"), Path::new("/shim"));
         assert_eq!(lines.len(), 1);
         assert_eq!(lines[0].to_string(), "a:b.c:12:5: use of undeclared identifier 'x'");
     }

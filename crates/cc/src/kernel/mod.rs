@@ -14,6 +14,7 @@ mod missing;
 mod names;
 mod object;
 pub mod pins;
+mod smoke;
 mod statistics;
 mod sys;
 
@@ -24,4 +25,5 @@ pub use load::{Name, Registration, load, load_named};
 pub use log::Rejection;
 pub use missing::{Missing, missing};
 pub use object::{OpsInfo, ops};
+pub use smoke::Trial;
 pub use statistics::{Calls, Measuring};

@@ -96,3 +96,23 @@ pub fn unmount(at: &Path) -> io::Result<()> {
 fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))
 }
+
+/// Puts this thread into a network namespace of its own.
+pub fn unshare_network() -> io::Result<()> {
+    // SAFETY: a system call without pointers.
+    let ret = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+    if ret == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Brings the loopback device of this thread's network namespace up.
+pub fn loopback_up() -> io::Result<()> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: all-zero is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = b'l' as libc::c_char;
+    request.ifr_name[1] = b'o' as libc::c_char;
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: an open socket and an ifreq with a name that has an end; both outlive the call.
+    let ret = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    if ret == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -11,7 +11,7 @@ mod inspect;
 mod library;
 mod object;
 mod runtime;
-mod shim;
+pub(crate) mod shim;
 mod signatures;
 
 pub use compiler::MISSING as NO_COMPILER;

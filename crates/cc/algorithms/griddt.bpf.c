@@ -66,8 +66,8 @@ static __always_inline __u64 increment(const struct sock *sk)
 
 	if (auto_mtu)
 		is = min(is * min(reference_mtu_bytes, 65536U) / max(mtu_bytes(sk), 1U), FRACTION_MAX);
-	/* All ones: there is no sample yet. */
-	if (auto_rtt && rtt_us != ~0U) {
+	/* 0 or all ones: there is no sample yet. */
+	if (auto_rtt && rtt_us && rtt_us != ~0U) {
 		/* Once for each factor of the square, so that each product fits into 64 bits. */
 		is = min(is * rtt_us / max(reference_rtt_us, 1U), FRACTION_MAX);
 		is = min(is * rtt_us / max(reference_rtt_us, 1U), FRACTION_MAX);

@@ -21,6 +21,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "bpf_tracing_net.h"
+#include "longfat_tcp.h"
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
@@ -96,8 +97,12 @@ static void end_round(struct sock *sk, struct fast_state *f)
 		next = 2 * ONE;
 	f->target = next / ONE;
 	f->fraction = next % ONE;
-	if (f->target < tp->snd_cwnd)
+	if (f->target < tp->snd_cwnd) {
 		tp->snd_cwnd = f->target;
+		/* Or slow start would begin again. */
+		if (tp->snd_ssthresh > f->target)
+			tp->snd_ssthresh = f->target;
+	}
 }
 
 SEC("struct_ops")

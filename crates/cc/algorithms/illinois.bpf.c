@@ -28,6 +28,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "bpf_tracing_net.h"
+#include "longfat_tcp.h"
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
@@ -60,6 +61,8 @@ const volatile __u32 window_min = 15;
 
 struct illinois_state {
 	__u64 rtt_sum_us;
+	/* Growth that is less than a packet so far, in packets of window times 1/1024 packets. */
+	__u64 earned;
 	__u32 samples;
 	__u32 base_rtt_us;
 	__u32 max_rtt_us;
@@ -143,8 +146,7 @@ void BPF_PROG(illinois_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct illinois_state *i = inet_csk_ca(sk);
-	__u32 cwnd, count, grow;
-	__u64 earned;
+	__u64 packet, grow;
 
 	if (after(ack, i->round_end))
 		end_round(tp, i);
@@ -156,16 +158,16 @@ void BPF_PROG(illinois_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 			return;
 	}
 	/* Each acknowledged packet earns alpha / cwnd packets of window. */
-	cwnd = tp->snd_cwnd ? tp->snd_cwnd : 1;
-	count = tp->snd_cwnd_cnt + acked;
-	earned = (__u64)count * i->alpha / ONE;
-	if (earned >= cwnd) {
-		grow = earned / cwnd < acked ? earned / cwnd : acked;
-		/* The rest stays, in packets acknowledged. */
-		count = earned % cwnd * ONE / (i->alpha ? i->alpha : 1);
-		tp->snd_cwnd = cwnd < tp->snd_cwnd_clamp - grow ? cwnd + grow : tp->snd_cwnd_clamp;
-	}
-	tp->snd_cwnd_cnt = count;
+	packet = (__u64)(tp->snd_cwnd ? tp->snd_cwnd : 1) * ONE;
+	i->earned += (__u64)acked * i->alpha;
+	if (i->earned < packet)
+		return;
+	grow = i->earned / packet;
+	i->earned -= grow * packet;
+	if (grow > acked)
+		grow = acked;
+	grow += tp->snd_cwnd;
+	tp->snd_cwnd = grow < tp->snd_cwnd_clamp ? grow : tp->snd_cwnd_clamp;
 }
 
 SEC("struct_ops")
@@ -194,6 +196,7 @@ void BPF_PROG(illinois_set_state, struct sock *sk, __u8 new_state)
 	be_reno(i);
 	i->low_delay_rounds = 0;
 	i->was_delayed = false;
+	i->earned = 0;
 	start_round(tcp_sk(sk), i);
 }
 

@@ -1,9 +1,15 @@
 //! The kernel's side: loading, names, removal, refusals. Each needs root and a kernel with BTF, and says so where it is skipped.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use cc::{
-    Source, Values,
+    Source, Value, Values,
     kernel::{self, Error, Name},
 };
 
@@ -67,6 +73,36 @@ fn a_registration_is_there_while_it_lives_and_changes_nothing_else() {
     assert!(!names_by_bpf().contains(&name));
 }
 
+/// Not a test of its own: what `a_killed_process_leaves_no_registration` kills.
+#[test]
+fn holder() {
+    if std::env::var_os("LONGFAT_TEST_HOLDS").is_some() {
+        let loaded = kernel::load(&reno(), &Values::new(), None).unwrap();
+        println!("\nholding {}", loaded.name());
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_no_registration() {
+    if !able() {
+        return;
+    }
+    let mut holder = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "holder", "--nocapture"])
+        .env("LONGFAT_TEST_HOLDS", "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(holder.stdout.take().unwrap()).lines().map(|l| l.unwrap());
+    let name = said.filter_map(|l| l.strip_prefix("holding ").map(str::to_string)).next().unwrap();
+    let told = kernel::loaded().unwrap().into_iter().find(|l| l.name == name).unwrap();
+    assert!(told.held_by.iter().any(|(pid, _)| *pid == holder.id()), "{told:?}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert!(!names_by_bpf().contains(&name));
+}
+
 #[test]
 fn two_hundred_at_once() {
     if !able() {
@@ -127,6 +163,52 @@ fn a_files_congestion_controls_are_all_registered_and_its_own_is_the_main_one() 
     assert!(names.len() == 4 && names.is_subset(&names_by_bpf()));
     let as_written = kernel::load_named(&source, &Values::new(), Name::OfTheFile).unwrap_err();
     assert!(matches!(as_written, Error::Taken { name } if name == first));
+}
+
+#[test]
+fn two_sets_of_parameters_are_two_registrations() {
+    if !able() {
+        return;
+    }
+    let text = format!(
+        "/* The window to begin with. */\nconst volatile __u32 window = 50;\n/* Whether at all. */\nconst volatile bool on = true;\n{}",
+        half("fixed", "\tif (on)\n\t\ttcp_sk(sk)->snd_cwnd = window;")
+    );
+    let source = file("fixed.bpf.c", &text);
+    let with = |kept: i64| {
+        kernel::load(&source, &Values::from([("window".to_string(), Value::Integer(window))]), None)
+    };
+    let (ten, ninety) = (with(10).unwrap(), with(90).unwrap());
+    // The window that a connection begins with is what its own registration says.
+    let window = |name: &str| initial_window(name);
+    assert_eq!((window(ten.name()), window(ninety.name())), (10, 90));
+    assert!(matches!(with(-1), Err(Error::Parameter(_))), "the C type is the range");
+    let unknown = kernel::load(&source, &Values::from([("winbow".to_string(), Value::Integer(1))]), None);
+    assert!(unknown.unwrap_err().to_string().contains("window, on"));
+}
+
+/// The congestion window of a new connection over the loopback device, in segments.
+#[allow(unsafe_code)]
+fn initial_window(name: &str) -> u32 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_tcp_congestion(name.as_bytes()).unwrap();
+    socket.connect(&listener.local_addr().unwrap().into()).unwrap();
+    let mut info = [0u8; 104];
+    let mut length = 104;
+    // SAFETY: the buffer is of the length given, and both outlive the call.
+    let ret = unsafe {
+        libc::getsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(&socket),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    assert_eq!(ret, 0);
+    // tcpi_snd_cwnd (linux/tcp.h).
+    u32::from_ne_bytes(info[80..84].try_into().unwrap())
 }
 
 #[test]

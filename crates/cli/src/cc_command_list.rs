@@ -16,8 +16,10 @@ use crate::{
 /// A congestion control that sockets can choose now.
 struct InKernel {
     name: String,
-    /// `None` for the kernel's own.
+    /// `None` for the kernel's own, and where we may not look.
     loaded: Option<Loaded>,
+    /// Whether we may look.
+    is_known: bool,
     /// Loaded by `longfat cc load`.
     is_pinned: bool,
     unprivileged: bool,
@@ -32,7 +34,7 @@ pub fn run(json: bool) -> anyhow::Result<()> {
     let loaded = if missing.is_none() { kernel::loaded().map_err(|e| failure(&e))? } else { Vec::new() };
     let pinned = if missing.is_none() { pins::pinned().map_err(|e| failure(&e))? } else { Vec::new() };
     let pinned: BTreeSet<&str> = pinned.iter().flat_map(|p| &p.names).map(String::as_str).collect();
-    let in_kernel = in_kernel(&machine, &loaded, &pinned);
+    let in_kernel = in_kernel(&machine, &loaded, missing.is_none(), &pinned);
     let missing = missing.map(|m| m.to_string());
     if json {
         return output::json(&json!({
@@ -58,7 +60,7 @@ pub fn run(json: bool) -> anyhow::Result<()> {
     output::text(&lines.join("\n"))
 }
 
-fn in_kernel(machine: &Machine, loaded: &[Loaded], pinned: &BTreeSet<&str>) -> Vec<InKernel> {
+fn in_kernel(machine: &Machine, loaded: &[Loaded], is_known: bool, pinned: &BTreeSet<&str>) -> Vec<InKernel> {
     let names: BTreeSet<&str> =
         machine.available.iter().chain(loaded.iter().map(|l| &l.name)).map(String::as_str).collect();
     let of = |name: &str| {
@@ -70,6 +72,7 @@ fn in_kernel(machine: &Machine, loaded: &[Loaded], pinned: &BTreeSet<&str>) -> V
             is_pinned: pinned.contains(name),
             name: name.into(),
             loaded,
+            is_known,
         }
     };
     names.into_iter().map(of).collect()
@@ -78,6 +81,7 @@ fn in_kernel(machine: &Machine, loaded: &[Loaded], pinned: &BTreeSet<&str>) -> V
 impl InKernel {
     fn from(&self) -> String {
         match &self.loaded {
+            None if !self.is_known => "kernel or BPF (root is told)".into(),
             None => "kernel".into(),
             Some(_) if self.is_pinned => "longfat cc load".into(),
             Some(loaded) => match loaded.held_by.first() {
@@ -93,8 +97,9 @@ impl InKernel {
                 l.held_by.iter().map(|(pid, name)| json!({ "pid": pid, "name": name })).collect();
             json!({ "map_id": l.map_id, "link_id": l.link_id, "held_by": held_by, "pinned": self.is_pinned })
         });
+        let from = self.is_known.then_some(if loaded.is_some() { "bpf" } else { "kernel" });
         json!({
-            "name": self.name, "from": if self.loaded.is_some() { "bpf" } else { "kernel" }, "loaded": loaded,
+            "name": self.name, "from": from, "loaded": loaded,
             "lab": true, "simulator": self.simulator, "unprivileged": self.unprivileged,
         })
     }

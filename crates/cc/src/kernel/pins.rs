@@ -17,6 +17,8 @@ use super::{Error, Registration, error::Attempted, names, sys};
 const MACHINES: &str = "/sys/fs/bpf";
 /// Ours, in the directory that root's labs use as well.
 const OURS: &str = "/run/longfat/bpf";
+/// The folder of pins in either. (The kernel puts files of its own into a new file system.)
+const FOLDER: &str = "longfat";
 
 /// A registration that is pinned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,35 +78,33 @@ pub fn unpin(name: &str) -> Result<Pinned, Error> {
 
 /// The folders in which pins may be: in the machine's file system and in ours.
 fn roots() -> Vec<PathBuf> {
-    let machines = Path::new(MACHINES).join("longfat");
-    [machines, OURS.into()].into_iter().filter(|root| sys::is_bpf_fs(root)).collect()
+    let mounted = [MACHINES, OURS].into_iter().filter(|at| sys::is_bpf_fs(Path::new(at)));
+    mounted.map(|at| Path::new(at).join(FOLDER)).filter(|root| root.is_dir()).collect()
 }
 
 /// The folder for new pins.
 fn make_root() -> Result<PathBuf, Error> {
-    if sys::is_bpf_fs(Path::new(MACHINES)) {
-        let root = Path::new(MACHINES).join("longfat");
-        make_directory(&root).attempted(|| format!("make {}", root.display()))?;
-        return Ok(root);
+    let at = Path::new(if sys::is_bpf_fs(Path::new(MACHINES)) { MACHINES } else { OURS });
+    if !sys::is_bpf_fs(at) {
+        make_directory(at).attempted(|| format!("make {OURS}"))?;
+        sys::mount_bpf_fs(at).attempted(|| format!("mount a BPF file system at {OURS}"))?;
     }
-    let root = PathBuf::from(OURS);
-    make_directory(&root).attempted(|| format!("make {OURS}"))?;
-    if !sys::is_bpf_fs(&root) {
-        sys::mount_bpf_fs(&root).attempted(|| format!("mount a BPF file system at {OURS}"))?;
-    }
+    let root = at.join(FOLDER);
+    make_directory(&root).attempted(|| format!("make {}", root.display()))?;
     Ok(root)
 }
 
 /// Leaves nothing where nothing is pinned.
 fn tidy() -> Result<(), Error> {
     for root in roots() {
-        if !entries(&root)?.is_empty() {
-            continue;
+        if entries(&root)?.is_empty() {
+            fs::remove_dir(&root).attempted(|| format!("remove {}", root.display()))?;
         }
-        if root == Path::new(OURS) {
-            sys::unmount(&root).attempted(|| format!("unmount {OURS}"))?;
-        }
-        fs::remove_dir(&root).attempted(|| format!("remove {}", root.display()))?;
+    }
+    let ours = Path::new(OURS);
+    if sys::is_bpf_fs(ours) && !ours.join(FOLDER).exists() {
+        sys::unmount(ours).attempted(|| format!("unmount {OURS}"))?;
+        fs::remove_dir(ours).attempted(|| format!("remove {OURS}"))?;
     }
     Ok(())
 }

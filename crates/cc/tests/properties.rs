@@ -24,16 +24,33 @@ const DELAY_BASED: &[&str] = &["vegas", "fast", "bbr", "bbr3"];
 /// One thing that happens.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Ack { acked: u32, rtt_us: i32, lost: u32, marked: bool, app_limited: bool, wait_us: u64 },
+    Ack {
+        acked: u32,
+        rtt_us: i32,
+        lost: u32,
+        marked: bool,
+        app_limited: bool,
+        wait_us: u64,
+    },
+    /// An ACK of nothing new.
+    Duplicate {
+        marked: bool,
+    },
     Loss,
     Timeout,
     Mark,
     Recovered,
     Undo,
-    Idle { wait_us: u64 },
-    Received { marked: bool },
+    Idle {
+        wait_us: u64,
+    },
+    Received {
+        marked: bool,
+    },
     /// PRR and the validation of the window set it as they please.
-    SetWindow { cwnd: u32 },
+    SetWindow {
+        cwnd: u32,
+    },
 }
 
 /// A number of up to this many bits, each length as likely.
@@ -57,6 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
     });
     prop_oneof![
         40 => ack,
+        2 => any::<bool>().prop_map(|marked| Step::Duplicate { marked }),
         2 => Just(Step::Loss),
         1 => Just(Step::Timeout),
         1 => Just(Step::Mark),
@@ -155,6 +173,7 @@ impl<C: CongestionControl> Connection<C> {
                 self.wait(wait_us);
                 self.ack(acked, rtt_us, lost, marked, app_limited)?;
             }
+            Step::Duplicate { marked } => self.duplicate(marked),
             Step::Loss => self.reduce(CaState::Recovery)?,
             Step::Mark => self.reduce(CaState::Cwr)?,
             Step::Timeout => self.timeout()?,
@@ -164,6 +183,8 @@ impl<C: CongestionControl> Connection<C> {
                 self.wait(wait_us);
                 self.sk.packets_out = 0;
                 self.sk.snd_una = self.sk.snd_nxt;
+                self.duplicate(false);
+                self.duplicate(true);
                 self.cc.cwnd_event(&mut self.sk, CaEvent::TxStart);
                 self.cc.cwnd_event(&mut self.sk, CaEvent::CwndRestart);
             }
@@ -178,7 +199,14 @@ impl<C: CongestionControl> Connection<C> {
         self.check(step)
     }
 
-    fn ack(&mut self, acked: u32, rtt_us: i32, lost: u32, marked: bool, app_limited: bool) -> Result<(), TestCaseError> {
+    fn ack(
+        &mut self,
+        acked: u32,
+        rtt_us: i32,
+        lost: u32,
+        marked: bool,
+        app_limited: bool,
+    ) -> Result<(), TestCaseError> {
         let acked = acked.min(self.sk.packets_out).max(1);
         let sk = &mut self.sk;
         let prior_in_flight = sk.packets_out;
@@ -216,9 +244,22 @@ impl<C: CongestionControl> Connection<C> {
             let before = self.sk.snd_cwnd;
             self.cc.cong_avoid(&mut self.sk, ack, acked);
             let after = self.sk.snd_cwnd;
-            prop_assert!(!self.loss_based || after >= before, "an ACK took the window from {} to {}", before, after);
+            prop_assert!(
+                !self.loss_based || after >= before,
+                "an ACK took the window from {} to {}",
+                before,
+                after
+            );
         }
         Ok(())
+    }
+
+    fn duplicate(&mut self, marked: bool) {
+        self.cc.in_ack_event(&mut self.sk, if marked { 5 } else { 1 });
+        self.cc.pkts_acked(&mut self.sk, &AckSample { pkts_acked: 0, rtt_us: -1, in_flight: 0 });
+        let sample = RateSample { delivered: -1, interval_us: -1, rtt_us: -1, ..RateSample::default() };
+        let ack = self.sk.snd_una;
+        self.cc.cong_control(&mut self.sk, ack, 0, &sample);
     }
 
     /// `tcp_init_cwnd_reduction` and what leads to it.
@@ -335,7 +376,8 @@ fn no_window_is_zero_and_nothing_overflows() {
 
 #[test]
 fn the_same_without_undefined_behaviour() {
-    let clang = ["clang-16", "clang", "clang-17", "clang-18", "clang-19"].into_iter().find(|name| in_path(name));
+    let clang =
+        ["clang-16", "clang", "clang-17", "clang-18", "clang-19"].into_iter().find(|name| in_path(name));
     let Some(clang) = clang else { panic!("no clang found; install the package clang-16") };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let compiler = folder.path().join("cc");
@@ -344,7 +386,8 @@ fn the_same_without_undefined_behaviour() {
         "#!/bin/sh\nexec {clang} -fsanitize=undefined -fno-sanitize=function -fsanitize-trap=undefined \"$@\"\n"
     );
     std::fs::write(&compiler, script).expect("writing the compiler's script");
-    std::fs::set_permissions(&compiler, std::fs::Permissions::from_mode(0o755)).expect("making it executable");
+    std::fs::set_permissions(&compiler, std::fs::Permissions::from_mode(0o755))
+        .expect("making it executable");
     let program = std::env::current_exe().expect("the test's own path");
     let output = std::process::Command::new(program)
         .args(["--exact", "no_window_is_zero_and_nothing_overflows", "--nocapture"])

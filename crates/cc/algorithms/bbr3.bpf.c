@@ -29,6 +29,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "bpf_tracing_net.h"
+#include "longfat_tcp.h"
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 

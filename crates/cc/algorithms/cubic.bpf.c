@@ -11,7 +11,7 @@
  *
  * Departures from RFC 9438:
  *  1. W(t + RTT) is aimed at with the smallest RTT, not the smoothed one. It is evaluated when the window has changed, at most once
- *     a jiffy, and otherwise each 1/32 s.
+ *     a jiffy, and otherwise each 1/32 s: on paths shorter than that growth comes in bursts.
  *  2. Where the last w_max is unknown (no loss yet) growth is at least 5 % a round trip.
  *  3. HyStart instead of HyStart++ (RFC 9406): there is no conservative slow start, what it finds is final.
  *  4. The Reno-friendly window is an integer that counts acknowledged segments; alpha is 8/15 for the default beta.

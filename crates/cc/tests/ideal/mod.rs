@@ -73,6 +73,11 @@ impl Flow {
         (self.now_ns - 1_000_000_000) as f64 / 1e9
     }
 
+    /// The kernel's clock at 250 Hz.
+    pub fn jiffies(&self) -> u32 {
+        (self.now_ns / 4_000_000) as u32
+    }
+
     pub fn cwnd(&self) -> f64 {
         f64::from(self.sk.snd_cwnd)
     }

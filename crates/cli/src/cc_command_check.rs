@@ -1,0 +1,152 @@
+//! `longfat cc check`: both builds of a congestion control, the verifier's result, and a short run in both.
+
+use std::time::Duration;
+
+use cc::{
+    Source, Values,
+    kernel::{self, Calls, Measuring},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cc_command::{SCHEMA, build_failure, failure},
+    exit::Exit,
+    output,
+};
+
+/// Long enough for some ten thousand calls.
+const TRIAL: Duration = Duration::from_millis(500);
+
+/// One line of the result.
+struct Step {
+    name: &'static str,
+    state: State,
+    /// What was found, or why it failed.
+    found: String,
+    details: Value,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ok,
+    Failed,
+    /// The machine cannot do it.
+    Missing,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Failed => "failed",
+            State::Missing => "missing",
+        }
+    }
+}
+
+/// Tries and tells. Exit code 4 where the machine cannot try everything, 1 where something failed.
+pub fn run(source: &Source, values: &Values, json: bool) -> anyhow::Result<()> {
+    let mut steps = kernel_steps(source, values);
+    steps.extend(native_steps(source, values));
+    let worst = |state| steps.iter().any(|s| s.state == state);
+    let passed = !worst(State::Failed) && !worst(State::Missing);
+    if json {
+        let steps: Vec<Value> = steps
+            .iter()
+            .map(|s| json!({ "step": s.name, "state": s.state.word(), "found": s.found, "details": s.details }))
+            .collect();
+        output::json(&json!({ "schema": SCHEMA, "name": source.name(), "ok": passed, "steps": steps }))?;
+    } else {
+        let lines = steps.iter().map(|s| {
+            let found = s.found.replace('\n', &format!("\n{:27}", ""));
+            format!("{:<7}  {:<16}  {found}", s.state.word(), s.name)
+        });
+        output::text(&lines.collect::<Vec<_>>().join("\n"))?;
+    }
+    if worst(State::Failed) {
+        return Err(Exit::Failed(format!("{} does not pass", source.name())).into());
+    }
+    if worst(State::Missing) {
+        return Err(Exit::Missing(format!("{} could not be tried in the kernel", source.name())).into());
+    }
+    Ok(())
+}
+
+fn ok(name: &'static str, found: String, details: Value) -> Step {
+    Step { name, state: State::Ok, found, details }
+}
+
+/// A failure as the command line would tell it.
+fn failed(name: &'static str, error: &anyhow::Error) -> Step {
+    let missing = matches!(error.downcast_ref::<Exit>(), Some(Exit::Missing(_)));
+    let state = if missing { State::Missing } else { State::Failed };
+    Step { name, state, found: crate::exit::chain(error), details: Value::Null }
+}
+
+fn kernel_steps(source: &Source, values: &Values) -> Vec<Step> {
+    let mut steps = Vec::new();
+    match kernel::compile(source) {
+        Ok(object) => {
+            steps.push(ok("eBPF build", format!("{} bytes", object.len()), json!({ "bytes": object.len() })))
+        }
+        Err(error) => return vec![failed("eBPF build", &failure(&error))],
+    }
+    let loaded = kernel::load(source, values, None).and_then(|loaded| Ok((loaded.calls()?, loaded)));
+    let (programs, loaded) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            steps.push(failed("verifier", &failure(&error)));
+            return steps;
+        }
+    };
+    steps.push(verified(&programs));
+    let tried = Measuring::begin().and_then(|measuring| {
+        let trial = loaded.try_out(loaded.name(), TRIAL)?;
+        let calls = loaded.calls()?;
+        drop(measuring);
+        Ok((trial, calls))
+    });
+    steps.push(match tried {
+        Err(error) => failed("run in kernel", &failure(&error)),
+        Ok((trial, calls)) => {
+            let ran: Vec<&Calls> = calls.iter().filter(|c| c.calls > 0).collect();
+            let lines = ran.iter().map(|c| {
+                format!("{:<24} {:>8} calls, {:.0} ns each", c.program, c.calls, c.ns_a_call().unwrap_or(0.0))
+            });
+            let rate = trial.bytes as f64 * 8.0 / trial.took.as_secs_f64();
+            let head = format!("{:.1} Gb/s over the loopback device", rate / 1e9);
+            let details: Vec<Value> = ran
+                .iter()
+                .map(|c| json!({ "program": c.program, "calls": c.calls, "ns_a_call": c.ns_a_call() }))
+                .collect();
+            ok(
+                "run in kernel",
+                std::iter::once(head).chain(lines).collect::<Vec<_>>().join("\n"),
+                json!({ "bytes": trial.bytes, "seconds": trial.took.as_secs_f64(), "programs": details }),
+            )
+        }
+    });
+    steps
+}
+
+fn verified(programs: &[Calls]) -> Step {
+    let lines: Vec<String> = programs
+        .iter()
+        .map(|p| format!("{:<24} {:>8} instructions followed", p.program, p.verified_instructions))
+        .collect();
+    let details: Vec<Value> = programs
+        .iter()
+        .map(|p| json!({ "program": p.program, "verified_instructions": p.verified_instructions }))
+        .collect();
+    ok("verifier", lines.join("\n"), json!(details))
+}
+
+fn native_steps(source: &Source, _values: &Values) -> Vec<Step> {
+    match cc::native::build(source) {
+        Ok(object) => {
+            let bytes = object.bytes().len();
+            vec![ok("native build", format!("{bytes} bytes"), json!({ "bytes": bytes }))]
+        }
+        Err(error) => vec![failed("native build", &build_failure(&error))],
+    }
+}

@@ -32,7 +32,6 @@ mod namespace;
 mod netlink;
 mod outcome;
 mod pcapng;
-mod plan;
 mod port;
 mod processors;
 mod quality;
@@ -42,6 +41,8 @@ mod sampler;
 pub mod standing;
 mod sys;
 mod taps;
+
+use scenario::plan;
 
 pub use check::{Check, CheckItem, CheckState, check};
 pub use error::Error;

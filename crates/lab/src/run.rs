@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use net::{Network, QueueLimit};
+use net::Network;
 use scenario::Scenario;
-use units::{Bytes, Time};
+use units::Time;
 
 use crate::{
     Error,
@@ -24,7 +24,7 @@ use crate::{
     machine::CpuUse,
     namespace::Namespace,
     outcome::{FlowEnd, Observer, Options, Outcome},
-    plan::{network, sampled_pipes},
+    plan::{network, patience, sampled_pipes},
     port::{Backend, Port},
     processors::{CpuWatch, Placement, move_to},
     quality::{self, Conditions},
@@ -147,7 +147,7 @@ fn drive(
     let shared = Arc::new(Shared::default());
     let give_up = AtomicBool::new(false);
     let stopped = || give_up.load(Ordering::Relaxed) || options.stop.load(Ordering::Relaxed);
-    let patience = patience(scenario);
+    let patience = Duration::from_nanos(patience(scenario).0);
     let (row_sender, rows) = channel();
     let (look_sender, looks) = channel();
 
@@ -263,22 +263,6 @@ impl Drop for Ending<'_> {
         self.flows.iter().for_each(|flow| flow.stop.set());
         self.shared.stop.store(true, Ordering::Relaxed);
     }
-}
-
-/// How long an echo may take: a second, or some round trips of the longest path, full queues included.
-fn patience(scenario: &Scenario) -> Duration {
-    let directions = scenario.links.iter().flat_map(|link| [&link.forward, &link.backward]);
-    let nanos: u64 = directions
-        .map(|d| {
-            let queue = match (d.rate.mean(), d.queue) {
-                (Some(rate), QueueLimit::Bytes(bytes)) => rate.transmit_time(bytes).0,
-                (Some(rate), QueueLimit::Packets(n)) => rate.transmit_time(Bytes(n.saturating_mul(1514))).0,
-                _ => 0,
-            };
-            d.delay.0.saturating_add(queue)
-        })
-        .fold(0, u64::saturating_add);
-    Duration::from_nanos(nanos.saturating_mul(2)).clamp(Duration::from_secs(1), Duration::from_secs(60))
 }
 
 /// Hosts and their ports, by station.

@@ -64,3 +64,4 @@ pub use spec::{
 pub use topology::{Direction, Node, PipeId, Topology, TopologyError};
 pub use trace::{OPPORTUNITY_BYTES, RateTrace};
 pub use trace_text::{MOST_LINES, TraceError};
+pub use wakes::Wakes;

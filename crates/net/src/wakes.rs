@@ -1,4 +1,4 @@
-//! Which pipe has something to do next.
+//! Which of many has something to do next: a pipe here, a flow in the simulator.
 
 use units::Time;
 
@@ -22,7 +22,7 @@ fn key(at: Time, pipe: usize) -> Key {
 /// An instant that changes is played again only up to where it changes nothing, and nothing ever moves. Pipes that
 /// never had anything to do (ideal ones) take no part.
 #[derive(Debug)]
-pub(crate) struct Wakes {
+pub struct Wakes {
     /// The winner of all at 1, those of the halves at 2 and 3, and so on. The second half is the pipes themselves.
     winners: Vec<Key>,
     /// The place of each pipe in the second half.
@@ -32,13 +32,13 @@ pub(crate) struct Wakes {
 
 impl Wakes {
     /// Nothing to do for any of so many pipes.
-    pub(crate) fn new(pipes: usize) -> Self {
+    pub fn new(pipes: usize) -> Self {
         Wakes { winners: vec![NEVER; 2], places: vec![NONE; pipes], playing: 0 }
     }
 
     /// From now on `pipe` has something to do at `wake`, and only then.
     #[inline]
-    pub(crate) fn arm(&mut self, pipe: usize, wake: Option<Time>) {
+    pub fn arm(&mut self, pipe: usize, wake: Option<Time>) {
         let key = wake.map_or(NEVER, |at| key(at, pipe));
         match self.places[pipe] {
             NONE if key == NEVER => {}
@@ -50,7 +50,7 @@ impl Wakes {
     /// The next instant at which there is something to do, and the pipe that has; it is to be armed anew when it has
     /// done it.
     #[inline]
-    pub(crate) fn first(&self) -> Option<(Time, usize)> {
+    pub fn first(&self) -> Option<(Time, usize)> {
         let key = self.winners[1];
         (key != NEVER).then_some((Time((key >> PIPE_BITS) as u64), key as u32 as usize))
     }

@@ -55,6 +55,7 @@ mod layer;
 mod metric;
 mod name;
 mod path;
+pub mod plan;
 mod print;
 mod print_pipe;
 mod published;

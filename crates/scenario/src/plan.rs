@@ -1,20 +1,26 @@
 //! From a scenario to a network: nodes by number, and which directions are worth sampling.
 
-use net::{Direction, Network, Node, Packet, PipeId, Topology, TopologyError};
-use scenario::{Interface, Scenario, StaticRoute};
+use net::{Direction, Network, Node, Packet, PipeId, QueueLimit, Topology, TopologyError};
+use units::{Bytes, Time};
+
+use crate::{Interface, Scenario, StaticRoute};
 
 /// A direction of a link that is not ideal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SampledPipe {
-    pub(crate) pipe: PipeId,
-    pub(crate) link: usize,
-    pub(crate) reversed: bool,
-    pub(crate) name: String,
+pub struct SampledPipe {
+    /// The network's number of it.
+    pub pipe: PipeId,
+    /// Index into [`Scenario::links`].
+    pub link: usize,
+    /// From the link's second end to its first.
+    pub reversed: bool,
+    /// The link's name.
+    pub name: String,
 }
 
 impl SampledPipe {
     /// `forward` or `backward`.
-    pub(crate) fn direction(&self) -> &'static str {
+    pub fn direction(&self) -> &'static str {
         if self.reversed { "backward" } else { "forward" }
     }
 }
@@ -23,7 +29,7 @@ impl SampledPipe {
 ///
 /// # Errors
 /// Where the scenario's links, addresses or routes do not fit together.
-pub(crate) fn network<P: Packet>(scenario: &Scenario) -> Result<Network<P>, TopologyError> {
+pub fn network<P: Packet>(scenario: &Scenario) -> Result<Network<P>, TopologyError> {
     let mut network = topology(scenario).build(scenario.seed)?;
     for (index, link) in scenario.links.iter().enumerate() {
         for change in &link.changes {
@@ -36,7 +42,7 @@ pub(crate) fn network<P: Packet>(scenario: &Scenario) -> Result<Network<P>, Topo
 
 /// The scenario's topology; its stations say which port is whose. Names that it does not know become nodes that
 /// `build` refuses.
-pub(crate) fn topology(scenario: &Scenario) -> Topology {
+pub fn topology(scenario: &Scenario) -> Topology {
     let mut topology = Topology::new(scenario.hosts.len() as u32, scenario.switches.len() as u32);
     scenario.routers.iter().for_each(|_| _ = topology.router());
     for link in &scenario.links {
@@ -81,8 +87,25 @@ fn pipe(link: usize, direction: Direction) -> PipeId {
     PipeId { link: link as u32, direction }
 }
 
+/// How long an echo may take: a second, or some round trips of the longest path, full queues included.
+pub fn patience(scenario: &Scenario) -> Time {
+    const SECOND: u64 = 1_000_000_000;
+    let directions = scenario.links.iter().flat_map(|link| [&link.forward, &link.backward]);
+    let nanos: u64 = directions
+        .map(|d| {
+            let queue = match (d.rate.mean(), d.queue) {
+                (Some(rate), QueueLimit::Bytes(bytes)) => rate.transmit_time(bytes).0,
+                (Some(rate), QueueLimit::Packets(n)) => rate.transmit_time(Bytes(n.saturating_mul(1514))).0,
+                _ => 0,
+            };
+            d.delay.0.saturating_add(queue)
+        })
+        .fold(0, u64::saturating_add);
+    Time(nanos.saturating_mul(2).clamp(SECOND, 60 * SECOND))
+}
+
 /// The directions of links that limit, delay or lose.
-pub(crate) fn sampled_pipes(scenario: &Scenario) -> Vec<SampledPipe> {
+pub fn sampled_pipes(scenario: &Scenario) -> Vec<SampledPipe> {
     let mut pipes = Vec::new();
     for (index, link) in scenario.links.iter().enumerate() {
         for reversed in [false, true] {

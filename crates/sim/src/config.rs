@@ -1,0 +1,118 @@
+//! From a scenario's host and flow to the settings of one end of a connection.
+//!
+//! Settings of a host that do not shape TCP are left alone; those that do and cannot be read are errors.
+
+use scenario::{Host, Tcp};
+use tcp::{Config, Profile};
+
+use crate::{Error, Machine, Side};
+
+/// The settings of one end of a flow.
+pub(crate) fn config(machine: &Machine, host: &Host, tcp: &Tcp, side: Side) -> Result<Config, Error> {
+    let mut config = Config {
+        profile: Profile::Linux6 { kernel: machine.kernel },
+        hz: machine.hz,
+        mtu: host.mtu,
+        rmem: machine.rmem,
+        wmem: machine.wmem,
+        rmem_max: machine.rmem_max,
+        wmem_max: machine.wmem_max,
+        user_mss: tcp.mss.map(|mss| u16::try_from(mss).unwrap_or(u16::MAX)),
+        ..Config::default()
+    };
+    for (name, value) in &host.sysctl {
+        set(&mut config, name, value).map_err(|expected| Error::Sysctl {
+            host: host.name.clone(),
+            name: name.clone(),
+            value: value.clone(),
+            expected,
+        })?;
+    }
+    let int = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX).min(i32::MAX as u32 / 2);
+    match side {
+        Side::Sender => {
+            config.sndbuf = tcp.send_buffer.map(|bytes| int(bytes.0));
+            // The lab sets buffers past the machine's limit.
+            config.wmem_max = config.wmem_max.max(config.sndbuf.unwrap_or(0));
+            config.max_pacing_rate = tcp.pacing.map(|rate| rate.0 / 8);
+        }
+        Side::Receiver => {
+            config.rcvbuf = tcp.receive_buffer.map(|bytes| int(bytes.0));
+            config.rmem_max = config.rmem_max.max(config.rcvbuf.unwrap_or(0));
+        }
+    }
+    if let Some(gso) = host.nic.gso {
+        config.gso_max_size = int(gso.0);
+        if gso.0 < 2 * u64::from(host.mtu) {
+            config.gso_max_segs = 1;
+        }
+    }
+    Ok(config)
+}
+
+/// What is wrong with a value.
+type Expected = &'static str;
+
+fn set(config: &mut Config, name: &str, value: &str) -> Result<(), Expected> {
+    match name {
+        "net.ipv4.tcp_rmem" => config.rmem = triple(value)?,
+        "net.ipv4.tcp_wmem" => config.wmem = triple(value)?,
+        "net.core.rmem_max" => config.rmem_max = number(value)?,
+        "net.core.wmem_max" => config.wmem_max = number(value)?,
+        "net.ipv4.tcp_moderate_rcvbuf" => config.moderate_rcvbuf = number::<u32>(value)? != 0,
+        "net.ipv4.tcp_adv_win_scale" => config.adv_win_scale = number(value)?,
+        "net.ipv4.tcp_app_win" => config.app_win = number(value)?,
+        "net.ipv4.tcp_window_scaling" => config.window_scaling = number::<u32>(value)? != 0,
+        "net.ipv4.tcp_timestamps" => config.timestamps = number::<u32>(value)? != 0,
+        "net.ipv4.tcp_sack" => config.sack = number::<u32>(value)? != 0,
+        "net.ipv4.tcp_dsack" => config.dsack = number::<u32>(value)? != 0,
+        "net.ipv4.tcp_ecn" => config.ecn = number(value)?,
+        "net.ipv4.tcp_recovery" => config.recovery = number(value)?,
+        "net.ipv4.tcp_early_retrans" => config.early_retrans = number(value)?,
+        "net.ipv4.tcp_frto" => config.frto = number(value)?,
+        "net.ipv4.tcp_reordering" => config.reordering = number(value)?,
+        "net.ipv4.tcp_max_reordering" => config.max_reordering = number(value)?,
+        "net.ipv4.tcp_slow_start_after_idle" => config.slow_start_after_idle = number::<u32>(value)? != 0,
+        "net.ipv4.tcp_min_rtt_wlen" => config.min_rtt_wlen_s = number(value)?,
+        "net.ipv4.tcp_pacing_ss_ratio" => config.pacing_ss_ratio = number(value)?,
+        "net.ipv4.tcp_pacing_ca_ratio" => config.pacing_ca_ratio = number(value)?,
+        "net.ipv4.tcp_min_tso_segs" => config.min_tso_segs = number(value)?,
+        "net.ipv4.tcp_tso_win_divisor" => config.tso_win_divisor = number(value)?,
+        "net.ipv4.tcp_tso_rtt_log" => config.tso_rtt_log = number(value)?,
+        "net.ipv4.tcp_limit_output_bytes" => config.limit_output_bytes = number(value)?,
+        "net.ipv4.tcp_notsent_lowat" => config.notsent_lowat = number(value)?,
+        "net.ipv4.tcp_comp_sack_delay_ns" => config.comp_sack_delay_ns = number(value)?,
+        "net.ipv4.tcp_comp_sack_slack_ns" => config.comp_sack_slack_ns = number(value)?,
+        "net.ipv4.tcp_comp_sack_nr" => config.comp_sack_nr = number(value)?,
+        "net.ipv4.tcp_retries2" => config.retries2 = number(value)?,
+        "net.ipv4.tcp_syn_retries" => config.syn_retries = number(value)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn number<T: std::str::FromStr>(value: &str) -> Result<T, Expected> {
+    value.trim().parse().map_err(|_| "number that it may have")
+}
+
+fn triple(value: &str) -> Result<[u32; 3], Expected> {
+    const EXPECTED: Expected = "three numbers of bytes";
+    let numbers: Result<Vec<u32>, _> = value.split_whitespace().map(str::parse).collect();
+    numbers.map_err(|_| EXPECTED)?.try_into().map_err(|_| EXPECTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_the_kernel_reads_them() {
+        let mut config = Config::default();
+        set(&mut config, "net.ipv4.tcp_rmem", "10240\t87380 16777216").unwrap();
+        set(&mut config, "net.ipv4.tcp_sack", "0").unwrap();
+        set(&mut config, "net.ipv4.ip_forward", "what?").unwrap();
+        assert_eq!((config.rmem, config.sack), ([10_240, 87_380, 16_777_216], false));
+        assert!(set(&mut config, "net.ipv4.tcp_wmem", "1 2").is_err());
+        assert!(set(&mut config, "net.ipv4.tcp_app_win", "31x").is_err());
+    }
+}

@@ -1,0 +1,209 @@
+//! The event loop: what happens next, in the network or at a flow, in order of time.
+//!
+//! At one instant the network comes first, then flows in the scenario's order, sender before receiver, timers before
+//! applications. There is one entry for each thing that waits (a pipe, a timer, an application), never one for a packet.
+
+use net::{Station, Wakes};
+use scenario::{Kind, Scenario};
+use tcp::CongestionControl;
+use units::Time;
+
+use crate::{
+    Controllers, Error, Machine, Side,
+    addresses::{Addresses, addresses},
+    packet::{Body, Echo, SimPacket},
+    ping::Ping,
+    transfer::{Plan, Transfer},
+    wire::Wire,
+};
+
+/// So many events at one instant are a circle.
+const MOST_AT_ONCE: u32 = 50_000_000;
+
+/// A flow may wait for its sender's timer, its receiver's timer, its sender's application, its receiver's application.
+const SLOTS: usize = 4;
+const APPLICATION: usize = 2;
+
+/// A flow of the scenario.
+pub(crate) struct Flow {
+    addresses: Addresses,
+    pub(crate) traffic: Traffic,
+    /// It takes no more part in anything.
+    pub(crate) over: bool,
+}
+
+/// What a flow does.
+pub(crate) enum Traffic {
+    /// It has not begun, or is over.
+    None,
+    Tcp(Box<Transfer>),
+    Ping(Ping),
+}
+
+/// A simulation under way.
+pub(crate) struct Engine<'a> {
+    pub(crate) scenario: &'a Scenario,
+    machine: &'a Machine,
+    controllers: &'a mut dyn Controllers,
+    pub(crate) wire: Wire,
+    pub(crate) flows: Vec<Flow>,
+    wakes: Wakes,
+    pub(crate) now: Time,
+}
+
+impl<'a> Engine<'a> {
+    pub(crate) fn new(
+        scenario: &'a Scenario,
+        machine: &'a Machine,
+        controllers: &'a mut dyn Controllers,
+    ) -> Result<Self, Error> {
+        let stations: Vec<Station> = scenario::plan::topology(scenario).stations();
+        let network = scenario::plan::network::<SimPacket>(scenario)?;
+        let mut wakes = Wakes::new(SLOTS * scenario.flows.len());
+        let mut flows = Vec::new();
+        for (index, flow) in scenario.flows.iter().enumerate() {
+            let addresses = addresses(scenario, flow, &stations, &network)?;
+            flows.push(Flow { addresses, traffic: Traffic::None, over: false });
+            wakes.arm(SLOTS * index + APPLICATION, Some(flow.start));
+        }
+        let wire = Wire::new(network, machine.segmentation);
+        Ok(Engine { scenario, machine, controllers, wire, flows, wakes, now: Time(0) })
+    }
+
+    /// Does all that happens up to and including `until`.
+    pub(crate) fn run_until(&mut self, until: Time) -> Result<(), Error> {
+        let mut at_once = 0;
+        loop {
+            let woken = self.wakes.first().map_or(Time(u64::MAX), |first| first.0);
+            let next = self.wire.next().min(woken);
+            if next > until {
+                self.now = until;
+                self.wire.network.run_until(until, &mut self.wire.arrived);
+                return Ok(());
+            }
+            at_once = if next > self.now { 0 } else { at_once + 1 };
+            if at_once > MOST_AT_ONCE {
+                return Err(Error::Stuck(self.now));
+            }
+            self.now = next;
+            self.wire.run_until(next);
+            self.take_arrived();
+            while let Some((_, slot)) = self.wakes.first().filter(|first| first.0 <= next) {
+                self.wake(slot)?;
+                self.take_arrived();
+                at_once += 1;
+                if at_once > MOST_AT_ONCE {
+                    return Err(Error::Stuck(self.now));
+                }
+            }
+        }
+    }
+
+    /// The flow takes no more part: what still comes for it is thrown away.
+    pub(crate) fn end(&mut self, flow: usize) {
+        self.flows[flow].over = true;
+        (0..SLOTS).for_each(|slot| self.wakes.arm(SLOTS * flow + slot, None));
+    }
+
+    #[inline]
+    fn take_arrived(&mut self) {
+        while let Some(packet) = self.wire.receive(self.now) {
+            self.take(packet);
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, packet: SimPacket) {
+        let index = packet.to as usize / 2;
+        let side = if packet.to.is_multiple_of(2) { Side::Sender } else { Side::Receiver };
+        let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.over) else { return };
+        match (&mut flow.traffic, packet.body) {
+            (Traffic::Tcp(transfer), Body::Tcp(segment)) => {
+                transfer.take(side, segment, self.now, &mut self.wire);
+                self.follow_up(index, side);
+            }
+            (Traffic::Ping(ping), Body::Echo(echo)) if echo.fragments == echo.made => {
+                if echo.reply {
+                    ping.take(self.now, &echo);
+                    self.wakes.arm(SLOTS * index + APPLICATION, ping.next());
+                } else {
+                    let echo = Body::Echo(Echo { reply: true, ..echo });
+                    let reply = SimPacket { to: packet.to - 1, header: packet.header, body: echo };
+                    self.wire.send(&flow.addresses.back, self.now, reply);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// After anything happened to one end of a connection: its application works, its timers are set.
+    #[inline]
+    fn follow_up(&mut self, index: usize, side: Side) {
+        let Traffic::Tcp(transfer) = &mut self.flows[index].traffic else { return };
+        let slot = SLOTS * index + side as usize;
+        let wake = transfer.work(side, self.now, &mut self.wire);
+        self.wakes.arm(slot + APPLICATION, wake);
+        self.wakes.arm(slot, transfer.next_timer(side));
+    }
+
+    fn wake(&mut self, slot: usize) -> Result<(), Error> {
+        let (index, what) = (slot / SLOTS, slot % SLOTS);
+        let side = if what.is_multiple_of(2) { Side::Sender } else { Side::Receiver };
+        self.wakes.arm(slot, None);
+        match &mut self.flows[index].traffic {
+            Traffic::None => self.begin(index)?,
+            Traffic::Tcp(transfer) => {
+                if what < APPLICATION {
+                    transfer.on_timer(side, self.now, &mut self.wire);
+                }
+                self.follow_up(index, side);
+            }
+            Traffic::Ping(_) => self.ping(index),
+        }
+        Ok(())
+    }
+
+    /// A flow's time has come.
+    fn begin(&mut self, index: usize) -> Result<(), Error> {
+        let flow = &self.scenario.flows[index];
+        let addresses = self.flows[index].addresses;
+        let host = |name: &str| self.scenario.host(name).ok_or_else(|| Error::NoWay(flow.name.clone()));
+        let hosts = [host(&flow.from)?, host(&flow.to)?];
+        match &flow.kind {
+            Kind::Tcp(tcp) => {
+                let (machine, seed) = (self.machine, self.scenario.seed);
+                let plan = Plan { machine, hosts, tcp, addresses, number: 2 * index as u32, seed };
+                let ends = [self.controller(index, Side::Sender)?, self.controller(index, Side::Receiver)?];
+                let mut transfer = Transfer::connect(&plan, ends, self.now)?;
+                transfer.begin(self.now, &mut self.wire);
+                self.flows[index].traffic = Traffic::Tcp(Box::new(transfer));
+                self.follow_up(index, Side::Sender);
+            }
+            Kind::Ping(ping) => {
+                let patience = scenario::plan::patience(self.scenario);
+                let ping = Ping::new(ping, self.now, patience, hosts[0].mtu, addresses.ip_header);
+                self.flows[index].traffic = Traffic::Ping(ping);
+                self.ping(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn controller(&mut self, index: usize, side: Side) -> Result<Box<dyn CongestionControl>, Error> {
+        let flow = &self.scenario.flows[index];
+        let named = |source| Error::Controller { flow: flow.name.clone(), source };
+        self.controllers.controller(flow, side).map_err(named)
+    }
+
+    /// A ping sends what is due.
+    fn ping(&mut self, index: usize) {
+        let Flow { traffic: Traffic::Ping(ping), addresses, .. } = &mut self.flows[index] else { return };
+        while let Some(echo) = ping.send(self.now) {
+            let to = 2 * index as u32 + 1;
+            let packet = SimPacket { to, header: addresses.ip_header, body: Body::Echo(echo) };
+            self.wire.send(&addresses.there, self.now, packet);
+        }
+        // What comes now was seen; a flow that is done waits for the next look.
+        self.wakes.arm(SLOTS * index + APPLICATION, ping.next().filter(|at| *at > self.now));
+    }
+}

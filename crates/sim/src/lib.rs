@@ -1,0 +1,27 @@
+//! The simulator: a resolved scenario in, the rows of the record out, in virtual time.
+//!
+//! Network, queues and losses are those of `net`, the ends of connections those of `tcp`, and what the applications do
+//! is here. Congestion controls come from outside, see [`Controllers`]. Pure: the same scenario, settings and seed give
+//! the same rows on any machine. One run is one thread's; many may run side by side.
+
+mod addresses;
+mod application;
+mod config;
+mod engine;
+mod error;
+mod machine;
+mod neighbours;
+mod outcome;
+mod pace;
+mod packet;
+mod ping;
+mod recorder;
+mod run;
+mod sample;
+mod transfer;
+mod wire;
+
+pub use error::Error;
+pub use machine::{Machine, Segmentation};
+pub use outcome::{Controllers, FlowEnd, LinkEnd, Observer, Outcome, Side};
+pub use run::run;

@@ -1,0 +1,46 @@
+//! What all hosts of a simulation share: the kernel whose behaviour they have, and what they inherit from their machine.
+
+/// Where super-packets are split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Segmentation {
+    /// Nowhere: they cross the network whole and reach the receiver's TCP whole, as in the lab.
+    #[default]
+    Whole,
+    /// By the sender's host on their way out: the network and the receiver see single segments, as without offloads.
+    Host,
+}
+
+/// Settings that a scenario leaves to the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Major and minor version of the simulated Linux.
+    pub kernel: (u8, u8),
+    /// Timer ticks a second.
+    pub hz: u32,
+    /// `net.ipv4.tcp_rmem`, bytes.
+    pub rmem: [u32; 3],
+    /// `net.ipv4.tcp_wmem`, bytes.
+    pub wmem: [u32; 3],
+    /// `net.core.rmem_max`, bytes.
+    pub rmem_max: u32,
+    /// `net.core.wmem_max`, bytes.
+    pub wmem_max: u32,
+    /// Where super-packets are split.
+    pub segmentation: Segmentation,
+}
+
+impl Default for Machine {
+    /// Linux 6.18 at 250 ticks a second with the buffers of a machine of 8 GB and more.
+    fn default() -> Self {
+        let tcp = tcp::Config::default();
+        Machine {
+            kernel: (6, 18),
+            hz: tcp.hz,
+            rmem: tcp.rmem,
+            wmem: tcp.wmem,
+            rmem_max: tcp.rmem_max,
+            wmem_max: tcp.wmem_max,
+            segmentation: Segmentation::Whole,
+        }
+    }
+}

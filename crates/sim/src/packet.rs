@@ -1,0 +1,159 @@
+//! What crosses the simulated network: a TCP segment, an echo, or the question for a neighbour's address.
+
+use net::{Arrival, Destination, Ecn, Emission, Packet, Router};
+use tcp::{Segment, ecn};
+
+/// A packet or super-packet.
+#[derive(Debug, Clone)]
+pub(crate) struct SimPacket {
+    /// Who it is for: the number of a connection's end or ping, see `engine`.
+    pub(crate) to: u32,
+    /// IP bytes of each segment beside its payload.
+    pub(crate) header: u32,
+    pub(crate) body: Body,
+}
+
+/// A packet's content.
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    Tcp(Segment),
+    Echo(Echo),
+    Neighbour(Neighbour),
+}
+
+/// ICMP echo request or reply (RFC 792), in fragments where it is large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Echo {
+    pub(crate) sequence: u32,
+    pub(crate) reply: bool,
+    /// IP payload of each fragment but the last, of the last, and how many are here and were made.
+    pub(crate) bytes: u32,
+    pub(crate) last_bytes: u32,
+    pub(crate) fragments: u16,
+    pub(crate) made: u16,
+}
+
+/// Address resolution (RFC 826, RFC 4861) between two stations of one link layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Neighbour {
+    pub(crate) asker: u32,
+    pub(crate) asked: u32,
+    pub(crate) reply: bool,
+}
+
+impl Packet for SimPacket {
+    #[inline]
+    fn segments(&self) -> u32 {
+        match &self.body {
+            Body::Tcp(segment) => segment.segs(),
+            Body::Echo(echo) => u32::from(echo.fragments),
+            Body::Neighbour(_) => 1,
+        }
+    }
+
+    #[inline]
+    fn segment_bytes(&self) -> u32 {
+        match &self.body {
+            Body::Tcp(segment) => self.header + segment.segment_len(0),
+            Body::Echo(echo) if echo.fragments == 1 => self.header + echo.last_bytes,
+            Body::Echo(echo) => self.header + echo.bytes,
+            Body::Neighbour(_) => self.header,
+        }
+    }
+
+    #[inline]
+    fn last_segment_bytes(&self) -> u32 {
+        match &self.body {
+            Body::Tcp(segment) => self.header + segment.segment_len(segment.segs() - 1),
+            Body::Echo(echo) => self.header + echo.last_bytes,
+            Body::Neighbour(_) => self.header,
+        }
+    }
+
+    fn split_off(&mut self, at: u32) -> Self {
+        let body = match &mut self.body {
+            Body::Tcp(segment) => Body::Tcp(segment.split_off(at)),
+            Body::Echo(echo) => {
+                let rest = Echo { fragments: echo.fragments - at as u16, ..*echo };
+                *echo = Echo { fragments: at as u16, last_bytes: echo.bytes, ..*echo };
+                Body::Echo(rest)
+            }
+            Body::Neighbour(one) => Body::Neighbour(*one),
+        };
+        SimPacket { body, ..*self }
+    }
+
+    fn ecn(&self) -> Ecn {
+        match &self.body {
+            Body::Tcp(segment) => match segment.ecn {
+                ecn::ECT0 => Ecn::Ect0,
+                ecn::ECT1 => Ecn::Ect1,
+                ecn::CE => Ecn::CongestionExperienced,
+                _ => Ecn::NotCapable,
+            },
+            _ => Ecn::NotCapable,
+        }
+    }
+
+    fn mark_ce(&mut self) {
+        if let Body::Tcp(segment) = &mut self.body {
+            segment.ecn = ecn::CE;
+        }
+    }
+
+    fn flow_hash(&self) -> u32 {
+        // Fibonacci hashing: neighbours fall far apart.
+        self.to.wrapping_mul(0x9e37_79b9)
+    }
+
+    /// A flipped bit: the checksum finds it, and nobody is told.
+    fn corrupt(&mut self, _random: u64) {
+        self.to = u32::MAX;
+    }
+
+    fn at_router(mut self, router: &Router, arrival: Arrival, out: &mut Vec<Emission<Self>>) {
+        let Destination::Station(to) = arrival.to else { return };
+        if router.interfaces.iter().all(|i| i.station != to) {
+            out.push(match router.toward(to) {
+                Some(way) => Emission::Send { interface: way.interface, to: arrival.to, packet: self },
+                None => Emission::Refuse(self),
+            });
+        } else if let Body::Neighbour(question) = &mut self.body
+            && !question.reply
+        {
+            question.reply = true;
+            let to = Destination::Station(question.asker);
+            out.push(Emission::Send { interface: arrival.interface, to, packet: self });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tcp::{Flags, SackBlocks};
+
+    use super::*;
+
+    #[test]
+    fn a_packet_is_small_and_counts_its_headers_in_each_segment() {
+        assert!(size_of::<SimPacket>() <= 64, "{}", size_of::<SimPacket>());
+        let segment = Segment { seq: 7, len: 4_000, mss: 1448, flags: Flags::ACK, ..Segment::default() };
+        let mut packet = SimPacket { to: 1, header: 52, body: Body::Tcp(segment) };
+        assert_eq!((packet.segments(), packet.segment_bytes(), packet.last_segment_bytes()), (3, 1500, 1156));
+        let rest = packet.split_off(1);
+        assert_eq!((packet.segments(), packet.last_segment_bytes()), (1, 1500));
+        assert_eq!((rest.segments(), rest.segment_bytes(), rest.last_segment_bytes()), (2, 1500, 1156));
+        let Body::Tcp(segment) = &rest.body else { panic!() };
+        assert_eq!(segment.seq, 1455);
+        let _ = SackBlocks::default();
+    }
+
+    #[test]
+    fn an_echo_in_fragments_keeps_its_bytes() {
+        let echo = Echo { sequence: 1, reply: false, bytes: 1480, last_bytes: 48, fragments: 3, made: 3 };
+        let mut packet = SimPacket { to: 0, header: 20, body: Body::Echo(echo) };
+        let rest = packet.split_off(2);
+        assert_eq!((packet.segments(), packet.last_segment_bytes()), (2, 1500));
+        assert_eq!((rest.segments(), rest.segment_bytes(), rest.last_segment_bytes()), (1, 68, 68));
+    }
+}

@@ -1,0 +1,192 @@
+//! A TCP flow: both ends of its connection and the applications on them.
+
+use scenario::Tcp;
+use tcp::{CongestionControl, Endpoint, Segment, State};
+use units::Time;
+
+use crate::{
+    Error, Machine, Side,
+    addresses::{Addresses, Route},
+    application::{Reader, Writer},
+    config::config,
+    packet::{Body, SimPacket},
+    wire::Wire,
+};
+
+/// A connection that has been begun.
+pub(crate) struct Transfer {
+    pub(crate) sender: Endpoint,
+    pub(crate) receiver: Endpoint,
+    writer: Writer,
+    reader: Reader,
+    there: Route,
+    back: Route,
+    /// Numbers of sender and receiver as packets have them.
+    number: u32,
+    /// IP and TCP headers with the options that every segment has.
+    header: u32,
+    /// Most segments that a card hands over in one, of the sender's host and of the receiver's.
+    gro: [u32; 2],
+    /// When the sender was connected.
+    pub(crate) started: Option<Time>,
+    /// When the last byte was read.
+    pub(crate) finished: Option<Time>,
+}
+
+/// What a transfer is made of.
+pub(crate) struct Plan<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) hosts: [&'a scenario::Host; 2],
+    pub(crate) tcp: &'a Tcp,
+    pub(crate) addresses: Addresses,
+    pub(crate) number: u32,
+    /// Decides on the first sequence numbers.
+    pub(crate) seed: u64,
+}
+
+impl Transfer {
+    /// Listens at one end and connects from the other.
+    pub(crate) fn connect(
+        plan: &Plan<'_>,
+        [sender, receiver]: [Box<dyn CongestionControl>; 2],
+        now: Time,
+    ) -> Result<Transfer, Error> {
+        let Plan { machine, hosts, tcp, addresses, number, seed } = plan;
+        let make = |side: Side| -> Result<tcp::Config, Error> {
+            let host = hosts[side as usize];
+            let mut config = config(machine, host, tcp, side)?;
+            config.ip_header = addresses.ip_header;
+            config.initial_seq = initial_seq(*seed, number + side as u32);
+            Ok(config)
+        };
+        let (own, peer) = (make(Side::Sender)?, make(Side::Receiver)?);
+        let timestamps = own.timestamps && peer.timestamps;
+        let gro = hosts.map(|host| host.nic.gro.unwrap_or(u32::MAX).max(1));
+        let mut sender = Endpoint::connect(own, sender, now.0);
+        sender.keep_events(true);
+        Ok(Transfer {
+            sender,
+            receiver: Endpoint::listen(peer, receiver),
+            writer: Writer::new(tcp, now),
+            reader: Reader::new(tcp, now),
+            there: addresses.there,
+            back: addresses.back,
+            number: *number,
+            header: addresses.ip_header + 20 + 12 * u32::from(timestamps),
+            gro,
+            started: None,
+            finished: None,
+        })
+    }
+
+    /// Sends the first packet.
+    pub(crate) fn begin(&mut self, now: Time, wire: &mut Wire) {
+        self.send(Side::Sender, now, wire);
+    }
+
+    /// A segment arrives at one end.
+    #[inline]
+    pub(crate) fn take(&mut self, side: Side, mut segment: Segment, now: Time, wire: &mut Wire) {
+        let most = self.gro[side as usize];
+        while segment.segs() > most {
+            let rest = segment.split_off(most);
+            self.take_one(side, std::mem::replace(&mut segment, rest), now, wire);
+        }
+        self.take_one(side, segment, now, wire);
+    }
+
+    #[inline]
+    fn take_one(&mut self, side: Side, segment: Segment, now: Time, wire: &mut Wire) {
+        self.end(side).on_segment(now.0, segment);
+        self.send(side, now, wire);
+        if side == Side::Sender && self.started.is_none() && self.sender.state() != State::SynSent {
+            self.started = Some(now);
+        }
+    }
+
+    /// A timer of one end has run out.
+    pub(crate) fn on_timer(&mut self, side: Side, now: Time, wire: &mut Wire) {
+        self.end(side).on_timer(now.0);
+        self.send(side, now, wire);
+    }
+
+    /// The application of one end does what it may; gives when it wants to work again by itself.
+    #[inline]
+    pub(crate) fn work(&mut self, side: Side, now: Time, wire: &mut Wire) -> Option<Time> {
+        let (worked, wake) = match side {
+            Side::Sender if self.started.is_none() => return None,
+            Side::Sender => self.writer.work(&mut self.sender, now),
+            Side::Receiver => self.reader.work(&mut self.receiver, now),
+        };
+        if worked {
+            self.send(side, now, wire);
+        }
+        if side == Side::Receiver && self.finished.is_none() && self.is_read_out() {
+            self.finished = Some(now);
+        }
+        wake
+    }
+
+    /// When a timer of one end runs out.
+    #[inline]
+    pub(crate) fn next_timer(&self, side: Side) -> Option<Time> {
+        match side {
+            Side::Sender => self.sender.next_timer(),
+            Side::Receiver => self.receiver.next_timer(),
+        }
+        .map(Time)
+    }
+
+    /// Whether both ends are connected.
+    pub(crate) fn is_connected(&self) -> bool {
+        let waits = matches!(self.receiver.state(), State::Listen | State::SynReceived);
+        self.started.is_some() && !waits
+    }
+
+    /// Application bytes read.
+    pub(crate) fn received(&self) -> u64 {
+        self.reader.received
+    }
+
+    /// Whether the sender has said that no more comes, and all was read.
+    fn is_read_out(&self) -> bool {
+        let ended = matches!(
+            self.receiver.state(),
+            State::CloseWait | State::LastAck | State::Closing | State::TimeWait | State::Closed
+        );
+        ended && self.receiver.readable() == 0
+    }
+
+    fn end(&mut self, side: Side) -> &mut Endpoint {
+        match side {
+            Side::Sender => &mut self.sender,
+            Side::Receiver => &mut self.receiver,
+        }
+    }
+
+    /// Sends all that one end has to send now.
+    #[inline]
+    fn send(&mut self, side: Side, now: Time, wire: &mut Wire) {
+        let (endpoint, route, to) = match side {
+            Side::Sender => (&mut self.sender, &self.there, self.number + Side::Receiver as u32),
+            Side::Receiver => (&mut self.receiver, &self.back, self.number + Side::Sender as u32),
+        };
+        while let Some(segment) = endpoint.transmit(now.0) {
+            let mut header = self.header;
+            if segment.syn.is_some() {
+                header = endpoint.config().ip_header + 20 + segment.option_bytes(true);
+            } else if let Some(sack) = &segment.sack {
+                header += 4 + 8 * sack.count() as u32;
+            }
+            wire.send(route, now, SimPacket { to, header, body: Body::Tcp(segment) });
+        }
+    }
+}
+
+/// A first sequence number like any other, the same for the same seed (SplitMix64, Steele and others 2014).
+fn initial_seq(seed: u64, number: u32) -> u32 {
+    let mut x = seed.wrapping_add(u64::from(number).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) as u32
+}

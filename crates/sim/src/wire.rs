@@ -1,0 +1,109 @@
+//! How packets get into the network and out of it: segmentation by hosts, address resolution, and what has arrived.
+
+use std::collections::VecDeque;
+
+use net::{Destination, DropCause, Network, Packet, PipeId, Sink};
+use units::Time;
+
+use crate::{
+    Segmentation,
+    addresses::Route,
+    neighbours::{Neighbours, QUESTION_BYTES},
+    packet::{Body, Neighbour, SimPacket},
+};
+
+/// The network, and what stands between it and the hosts' TCP.
+pub(crate) struct Wire {
+    pub(crate) network: Network<SimPacket>,
+    pub(crate) arrived: Arrived,
+    neighbours: Neighbours,
+    segmentation: Segmentation,
+}
+
+/// Packets that have come to a host and were not looked at yet.
+#[derive(Debug, Default)]
+pub(crate) struct Arrived(VecDeque<SimPacket>);
+
+impl Sink<SimPacket> for Arrived {
+    #[inline]
+    fn deliver(&mut self, _station: u32, _at: Time, packet: SimPacket) {
+        self.0.push_back(packet);
+    }
+    fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, _packet: SimPacket) {}
+}
+
+impl Wire {
+    pub(crate) fn new(network: Network<SimPacket>, segmentation: Segmentation) -> Self {
+        let neighbours = Neighbours::new(network.stations() as usize);
+        Wire { network, arrived: Arrived::default(), neighbours, segmentation }
+    }
+
+    /// When something next happens by itself.
+    #[inline]
+    pub(crate) fn next(&self) -> Time {
+        let network = self.network.next_wake().unwrap_or(Time(u64::MAX));
+        self.neighbours.next().map_or(network, |again| again.min(network))
+    }
+
+    /// Does what is due.
+    #[inline]
+    pub(crate) fn run_until(&mut self, now: Time) {
+        self.network.run_until(now, &mut self.arrived);
+        while let Some((asker, asked)) = self.neighbours.due(now) {
+            self.ask(asker, asked, now);
+        }
+    }
+
+    /// A host sends.
+    #[inline]
+    pub(crate) fn send(&mut self, route: &Route, now: Time, mut packet: SimPacket) {
+        if self.segmentation == Segmentation::Host {
+            while packet.segments() > 1 {
+                let rest = packet.split_off(1);
+                self.send_one(route, now, std::mem::replace(&mut packet, rest));
+            }
+        }
+        self.send_one(route, now, packet);
+    }
+
+    #[inline]
+    fn send_one(&mut self, route: &Route, now: Time, packet: SimPacket) {
+        if self.neighbours.knows(route.from, route.next) {
+            let to = Destination::Station(route.to);
+            self.network.send(route.from, now, to, packet, &mut self.arrived);
+        } else if self.neighbours.keep((route.from, route.next), now, route.to, packet) {
+            self.ask(route.from, route.next, now);
+        }
+    }
+
+    /// The next packet that came for a flow. Questions for neighbours are answered on the way.
+    #[inline]
+    pub(crate) fn receive(&mut self, now: Time) -> Option<SimPacket> {
+        while let Some(packet) = self.arrived.0.pop_front() {
+            match packet.body {
+                Body::Neighbour(word) => self.hear(&word, now),
+                _ => return Some(packet),
+            }
+        }
+        None
+    }
+
+    fn ask(&mut self, asker: u32, asked: u32, now: Time) {
+        self.say(asker, asked, Neighbour { asker, asked, reply: false }, now);
+    }
+
+    fn hear(&mut self, word: &Neighbour, now: Time) {
+        let (own, other) = if word.reply { (word.asker, word.asked) } else { (word.asked, word.asker) };
+        if !word.reply {
+            self.say(own, other, Neighbour { reply: true, ..*word }, now);
+        }
+        for (to, packet) in self.neighbours.learn(own, other) {
+            self.network.send(own, now, Destination::Station(to), packet, &mut self.arrived);
+        }
+    }
+
+    fn say(&mut self, from: u32, to: u32, word: Neighbour, now: Time) {
+        let packet = SimPacket { to: u32::MAX, header: QUESTION_BYTES, body: Body::Neighbour(word) };
+        self.network.send(from, now, Destination::Station(to), packet, &mut self.arrived);
+    }
+}

@@ -4,7 +4,7 @@
 #define __LONGFAT_BPF_TCP_HELPERS_H__
 
 #include "bpf/bpf_tracing.h"
-#include "bpf_tracing_net.h"
+#include "longfat_tcp.h"
 
 #define BPF_STRUCT_OPS(name, args...) SEC("struct_ops/" #name) BPF_PROG(name, ##args)
 #define BPF_TCP_OPS_0(name, ret) SEC("struct_ops/" #name) ret BPF_PROG(name)

@@ -172,6 +172,10 @@ struct sock_common {
 	__kernel_owned __u16 skc_num;
 	__kernel_owned unsigned short skc_family;
 	__kernel_owned unsigned char skc_state;
+	__kernel_owned unsigned char skc_reuse : 4;
+	__kernel_owned unsigned char skc_reuseport : 1;
+	__kernel_owned unsigned char skc_ipv6only : 1;
+	__kernel_owned unsigned char skc_net_refcnt : 1;
 };
 
 struct sock {

@@ -88,6 +88,8 @@ pub struct TcpSock {
     pub skc_family: u16,
     /// `TCP_ESTABLISHED` and so on.
     pub skc_state: u8,
+    /// Bitfields from `skc_reuse` on.
+    pub skc_reuse_bits: u8,
     /// Directions that are shut down.
     pub sk_shutdown: u8,
     /// The share of a second that one super-packet may hold, as a shift.
@@ -378,6 +380,7 @@ impl TcpSock {
             skc_num: 0,
             skc_family: 0,
             skc_state: 0,
+            skc_reuse_bits: 0,
             sk_shutdown: 0,
             sk_pacing_shift: 0,
             sk_protocol: 0,

@@ -26,7 +26,7 @@ pub struct Library {
 #[derive(Debug)]
 pub(super) struct Inner {
     // Dropped in this order: what the copy allocated, then the copy.
-    maps: Maps,
+    _maps: Maps,
     pub(super) runtime: *mut Runtime,
     pub(super) free_storage: unsafe extern "C" fn(*mut Call),
     operations: Vec<(String, RawOperations)>,
@@ -110,7 +110,8 @@ impl Library {
             (*runtime).known_count = known.len() as u64;
         }
         let hz = symbol(c"CONFIG_HZ")?.cast::<libc::c_ulong>();
-        let inner = Inner { maps, runtime, free_storage, operations, main, hz, _known: known, _image: image };
+        let inner =
+            Inner { _maps: maps, runtime, free_storage, operations, main, hz, _known: known, _image: image };
         Ok(Library { inner: Rc::new(inner) })
     }
 

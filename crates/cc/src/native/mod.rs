@@ -8,6 +8,8 @@ mod compiler;
 mod controller;
 mod image;
 mod inspect;
+#[cfg(test)]
+mod layout_tests;
 mod library;
 mod object;
 mod runtime;

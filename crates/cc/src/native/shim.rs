@@ -7,6 +7,8 @@ use std::path::Path;
 pub const FILES: &[(&str, &str)] = &[
     ("vmlinux.h", include_str!("../../shim/vmlinux.h")),
     ("bpf_tracing_net.h", include_str!("../../shim/bpf_tracing_net.h")),
+    ("fractional_growth.h", include_str!("../../shim/fractional_growth.h")),
+    ("longfat_tcp.h", include_str!("../../shim/longfat_tcp.h")),
     ("bpf_tcp_helpers.h", include_str!("../../shim/bpf_tcp_helpers.h")),
     ("bpf_trace_helpers.h", include_str!("../../shim/bpf_trace_helpers.h")),
     ("bpf_helpers.h", include_str!("../../shim/bpf_helpers.h")),

@@ -1,0 +1,204 @@
+//! BBR (v1) against its description: gains, bandwidth filter, window of two bandwidth-delay products, PROBE_RTT.
+
+mod support;
+
+use std::collections::BTreeSet;
+use support::{Flow, Path, controller};
+use tcp::CongestionControl;
+
+/// 100 packets of bandwidth-delay product, and a queue that nothing overflows.
+const PATH: Path = Path { rate_pps: 5_000, rtt_us: 20_000, queue_packets: 10_000, mark_above: None };
+/// Long enough for STARTUP, DRAIN and the first cycle.
+const STEADY_S: f64 = 2.0;
+
+/// Pacing rate as a multiple of the path's, in percent.
+fn gain_percent(flow: &Flow) -> f64 {
+    flow.sk.sk_pacing_rate as f64 / f64::from(flow.sk.mss_cache) / flow.path.rate_pps as f64 * 100.0
+}
+
+#[test]
+fn startup_paces_at_2_89_windows_a_round_trip() {
+    let flow = Flow::new(controller("bbr", &[]), PATH);
+    let expected = 739.0 / 256.0 * 10.0 * 1448.0 / 0.020 * 0.99;
+    let rate = flow.sk.sk_pacing_rate as f64;
+    assert!((rate / expected - 1.0).abs() < 0.001, "{rate} bytes/s instead of {expected}");
+    assert_eq!(flow.sk.sk_pacing_status, 1, "the socket is asked to pace");
+}
+
+#[test]
+fn startup_doubles_each_round_and_ends_after_three_rounds_without_growth() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    let mut full_s = None;
+    flow.run_until(1.0, |flow| {
+        if flow.sk.snd_ssthresh != tcp::INFINITE_SSTHRESH && full_s.is_none() {
+            full_s = Some(flow.seconds());
+        }
+    });
+    // log2(100 / 10) round trips to fill the pipe, three more, longer by the queue that is built meanwhile.
+    let full_s = full_s.expect("STARTUP ends");
+    assert!((0.12..0.40).contains(&full_s), "STARTUP took {full_s} s");
+}
+
+#[test]
+fn drain_removes_the_queue_of_startup() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    let mut largest: f64 = 0.0;
+    flow.run_until(1.0, |flow| largest = largest.max(flow.queued()));
+    assert!(largest > 80.0, "STARTUP queued {largest} packets only");
+    let queue = flow.mean_until(3.0, Flow::queued);
+    assert!(queue < 15.0, "{queue} packets in the queue on average");
+}
+
+#[test]
+fn the_cycle_has_three_gains_and_paces_one_percent_below() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    flow.run_until(STEADY_S, |_| ());
+    let mut percent = BTreeSet::new();
+    flow.run_until(6.0, |flow| {
+        percent.insert(gain_percent(flow).round() as u32);
+    });
+    for seen in &percent {
+        let of = [74.25, 99.0, 123.75].map(|gain: f64| (f64::from(*seen) - gain).abs());
+        assert!(of.iter().any(|difference| *difference < 1.5), "paced at {seen} %, seen were {percent:?}");
+    }
+    assert!(percent.len() >= 3, "{percent:?}");
+}
+
+#[test]
+fn a_cycle_is_one_probe_one_drain_and_six_cruises() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    flow.run_until(STEADY_S, |_| ());
+    let (mut ups, mut phases) = (Vec::new(), Vec::new());
+    flow.run_until(7.0, |flow| {
+        let phase = match gain_percent(flow) {
+            gain if gain > 110.0 => 'u',
+            gain if gain < 85.0 => 'd',
+            _ => 'c',
+        };
+        if phases.last() != Some(&phase) {
+            phases.push(phase);
+            if phase == 'u' {
+                ups.push(flow.seconds());
+            }
+        }
+    });
+    let text: String = phases.iter().collect();
+    assert!(text.trim_start_matches(['c', 'd']).starts_with("udcudcudc"), "{text}");
+    let periods = ups.windows(2).map(|pair| pair[1] - pair[0]);
+    let mean = periods.clone().sum::<f64>() / periods.len() as f64;
+    // Eight phases of one smallest RTT each, ended by the ACK after; DRAIN may end early, and UP waits for its target.
+    assert!((0.14..0.20).contains(&mean), "a cycle takes {mean} s");
+}
+
+#[test]
+fn the_first_phase_is_chosen_at_random_but_never_the_draining_one() {
+    let first = |seed: u64| {
+        let mut cc = controller("bbr", &[]);
+        cc.set_seed(seed);
+        let mut flow = Flow::new(cc, PATH);
+        let mut gains = Vec::new();
+        flow.run_until(1.0, |flow| {
+            let gain = gain_percent(flow).round();
+            if flow.sk.snd_ssthresh != tcp::INFINITE_SSTHRESH && gain > 40.0 {
+                gains.push(gain);
+            }
+        });
+        // The first gain after DRAIN's, and how often it was seen in a row.
+        (gains[0], gains.iter().take_while(|gain| (**gain - gains[0]).abs() < 3.0).count())
+    };
+    let firsts: Vec<(f64, usize)> = (1..20).map(first).collect();
+    assert!(firsts.iter().all(|(gain, _)| *gain > 90.0), "{firsts:?}");
+    let lengths: BTreeSet<usize> = firsts.iter().map(|(_, length)| length / 90).collect();
+    assert!(lengths.len() >= 4, "cruises before the first probe: {firsts:?}");
+}
+
+#[test]
+fn the_window_is_two_bandwidth_delay_products() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    let cwnd = {
+        flow.run_until(STEADY_S, |_| ());
+        flow.mean_until(6.0, |flow| f64::from(flow.sk.snd_cwnd))
+    };
+    // Plus three bursts of 5 segments (7 MB/s / 1024 / MSS), even, and two packets in an eighth of the time.
+    let expected = 2.0 * PATH.bdp() + 15.0;
+    assert!((cwnd - expected).abs() < 5.0, "{cwnd} packets instead of {expected}");
+}
+
+#[test]
+fn goodput_is_the_path_rate() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    flow.run_until(STEADY_S, |_| ());
+    let before = flow.sk.delivered;
+    flow.run_until(STEADY_S + 7.0, |_| ());
+    let rate = f64::from(flow.sk.delivered - before) / 7.0 / PATH.rate_pps as f64;
+    assert!(rate > 0.985, "{rate} of the path's rate");
+}
+
+#[test]
+fn a_bandwidth_sample_counts_for_ten_rounds() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    flow.run_until(STEADY_S, |_| ());
+    flow.path.rate_pps /= 2;
+    let (mut round_end, mut rounds, mut forgotten) = (flow.sk.delivered + flow.sk.packets_out, 0, None);
+    flow.run_until(STEADY_S + 2.0, |flow| {
+        if flow.sk.delivered >= round_end {
+            round_end = flow.sk.delivered + flow.sk.packets_out;
+            rounds += 1;
+        }
+        // The largest gain of half the rate is 62 % of what it was.
+        if gain_percent(flow) < 2.0 * 70.0 && rounds > 2 && forgotten.is_none() && gain_percent(flow) > 120.0 {
+            forgotten = Some(rounds);
+        }
+    });
+    let forgotten = forgotten.expect("the old bandwidth is forgotten");
+    assert!((10..=13).contains(&forgotten), "the old bandwidth was forgotten after {forgotten} rounds");
+}
+
+#[test]
+fn probe_rtt_comes_every_ten_seconds_for_200_ms() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    let (mut spans, mut was_low): (Vec<(f64, f64)>, bool) = (Vec::new(), false);
+    flow.run_until(45.0, |flow| {
+        let low = flow.sk.snd_cwnd == 4;
+        match (was_low, low) {
+            (false, true) => spans.push((flow.seconds(), flow.seconds())),
+            (true, _) => spans.last_mut().expect("a span").1 = flow.seconds(),
+            _ => (),
+        }
+        was_low = low;
+    });
+    // The smallest RTT is seen in each PROBE_RTT, so that the next follows ten seconds later.
+    assert!((3..=4).contains(&spans.len()), "{spans:?}");
+    for (begin, end) in &spans {
+        assert!((0.2..0.3).contains(&(end - begin)), "{spans:?}");
+    }
+    for pair in spans.windows(2) {
+        let gap = pair[1].0 - pair[0].1;
+        assert!((9.9..10.5).contains(&gap), "{spans:?}");
+    }
+    let prior = flow.sk.snd_cwnd;
+    assert!(prior > 150, "the window is back, at {prior}");
+}
+
+#[test]
+fn a_loss_does_not_halve_the_window() {
+    // Half a bandwidth-delay product of queue: too little for two in flight.
+    let path = Path { queue_packets: 50, ..PATH };
+    let mut flow = Flow::new(controller("bbr", &[]), path);
+    flow.run_until(STEADY_S, |_| ());
+    let before = flow.sk.delivered;
+    flow.run_until(STEADY_S + 7.0, |_| ());
+    let rate = f64::from(flow.sk.delivered - before) / 7.0 / path.rate_pps as f64;
+    assert!(flow.sk.lost > 0, "nothing was lost");
+    assert!(rate > 0.9, "{rate} of the path's rate");
+}
+
+#[test]
+fn a_slow_link_gets_single_packets() {
+    let path = Path { rate_pps: 50, ..PATH };
+    let mut flow = Flow::new(controller("bbr", &[]), path);
+    flow.run_until(10.0, |_| ());
+    let segs = flow.cc.min_tso_segs(&mut flow.sk);
+    assert_eq!(segs, 1, "at {} bytes/s", flow.sk.sk_pacing_rate);
+    assert_eq!(flow.cc.sndbuf_expand(&mut flow.sk), 3);
+}

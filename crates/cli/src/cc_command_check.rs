@@ -1,12 +1,17 @@
 //! `longfat cc check`: both builds of a congestion control, the verifier's result, and a short run in both.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cc::{
     Source, Values,
     kernel::{self, Calls, Measuring},
+    native::{Controller, Library, LibraryError},
 };
 use serde_json::{Value, json};
+use tcp::{
+    AckSample, CongestionControl, Operation, RateSample,
+    rounds::{Path, Rounds},
+};
 
 use crate::{
     cc_command::{SCHEMA, build_failure, failure},
@@ -16,6 +21,10 @@ use crate::{
 
 /// Long enough for some ten thousand calls.
 const TRIAL: Duration = Duration::from_millis(500);
+/// Round trips of the trial in this process.
+const ROUNDS: u64 = 400;
+/// Enough to time one to a nanosecond.
+const ACKS: u32 = 100_000;
 
 /// One line of the result.
 struct Step {
@@ -141,12 +150,79 @@ fn verified(programs: &[Calls]) -> Step {
     ok("verifier", lines.join("\n"), json!(details))
 }
 
-fn native_steps(source: &Source, _values: &Values) -> Vec<Step> {
-    match cc::native::build(source) {
-        Ok(object) => {
-            let bytes = object.bytes().len();
-            vec![ok("native build", format!("{bytes} bytes"), json!({ "bytes": bytes }))]
+fn native_steps(source: &Source, values: &Values) -> Vec<Step> {
+    let object = match cc::native::build(source) {
+        Ok(object) => object,
+        Err(error) => return vec![failed("native build", &build_failure(&error))],
+    };
+    let bytes = object.bytes().len();
+    let built = ok("native build", format!("{bytes} bytes"), json!({ "bytes": bytes }));
+    let controller = Library::load(&object, values).and_then(|library| library.controller(None));
+    let ran = match controller {
+        Ok(controller) => native_trial(controller),
+        Err(error) => failed("run natively", &library_failure(error)),
+    };
+    vec![built, ran]
+}
+
+/// Slow start into the queue of 100 Mb/s x 20 ms, a timeout, and on from there; then what one ACK costs.
+fn native_trial(controller: Controller) -> Step {
+    let mut rounds = Rounds::new(Path::default(), controller);
+    rounds.run(ROUNDS / 2);
+    rounds.timeout();
+    rounds.run(ROUNDS / 2);
+    let ns = ns_an_ack(&mut rounds);
+    let round = rounds.round();
+    let (cwnd, lost) = (rounds.sk().snd_cwnd, round.as_ref().map_or(0, |r| r.lost));
+    let time_us = rounds.time_us();
+    if cwnd == 0 {
+        return failed("run natively", &Exit::Failed("it set the congestion window to 0".into()).into());
+    }
+    ok(
+        "run natively",
+        format!(
+            "{:.1} s of 100 Mb/s x 20 ms: window {cwnd} packets at the end, {lost} packets lost\n{ns:.0} ns an ACK",
+            time_us as f64 / 1e6
+        ),
+        json!({ "seconds": time_us as f64 / 1e6, "cwnd_segs": cwnd, "lost_segs": lost, "ns_an_ack": ns }),
+    )
+}
+
+/// The calls of one ACK, as the kernel makes them, on a copy of the socket: pkts_acked and cong_avoid, or cong_control.
+fn ns_an_ack(rounds: &mut Rounds<Controller>) -> f64 {
+    let mut sk = rounds.sk().clone();
+    let srtt_us = i64::from(sk.srtt_us >> 3);
+    let ack = AckSample {
+        pkts_acked: 1,
+        rtt_us: i32::try_from(srtt_us).unwrap_or(i32::MAX),
+        in_flight: sk.packets_out,
+    };
+    let sample = RateSample {
+        delivered: 1,
+        interval_us: srtt_us.max(1),
+        rtt_us: srtt_us,
+        acked_sacked: 1,
+        ..RateSample::default()
+    };
+    let controller = rounds.controller();
+    let begun = Instant::now();
+    for _ in 0..ACKS {
+        sk.snd_una = sk.snd_una.wrapping_add(1448);
+        controller.pkts_acked(&mut sk, &ack);
+        let una = sk.snd_una;
+        if controller.has(Operation::CongControl) {
+            controller.cong_control(&mut sk, una, 0, &sample);
+        } else {
+            controller.cong_avoid(&mut sk, una, 1);
         }
-        Err(error) => vec![failed("native build", &build_failure(&error))],
+    }
+    begun.elapsed().as_nanos() as f64 / f64::from(ACKS)
+}
+
+fn library_failure(error: LibraryError) -> anyhow::Error {
+    match error {
+        LibraryError::Build(error) => build_failure(&error),
+        LibraryError::Load { .. } => Exit::Failed(error.to_string()).into(),
+        other => Exit::BadInput(other.to_string()).into(),
     }
 }

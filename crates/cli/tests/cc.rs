@@ -181,6 +181,11 @@ fn a_check_tries_both_forms() {
         programs.iter().find(|p| p["program"] == "my_cong_avoid").unwrap_or_else(|| panic!("{check}"));
     assert!(avoid["calls"].as_u64().unwrap() > 100 && avoid["ns_a_call"].as_f64().unwrap() > 0.0, "{check}");
     assert_eq!(step("native build")["state"], "ok");
+    let native = &step("run natively")["details"];
+    assert!(
+        native["cwnd_segs"].as_u64().unwrap() > 1 && native["lost_segs"].as_u64().unwrap() > 0,
+        "{check}"
+    );
 }
 
 #[test]

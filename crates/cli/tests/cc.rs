@@ -102,7 +102,7 @@ fn the_list_names_the_kernels_and_the_programs_own() {
     assert_eq!(of("kernel", "reno")["unprivileged"], true, "every kernel has Reno, for everybody");
     let own = of("own", "reno");
     assert_eq!(own["simulator"], true);
-    assert!(own["summary"].as_str().unwrap().contains("RFC 5681"));
+    assert!(own["summary"].as_str().unwrap().starts_with("Reno"));
     let text = place.run(&["cc", "list"]);
     assert!(text.stdout.contains("unprivileged") && text.stdout.contains("\n  reno "), "{text:?}");
 }
@@ -124,7 +124,7 @@ fn what_is_loaded_stays_until_it_is_unloaded() {
              $L cc unload {name}\n\
              $L cc list | grep -c '{name} ' || true\n\
              $L cc unload --all\n\
-             if grep -q ^longfat /proc/mounts || [ -e /run/longfat/bpf ] || [ -e /sys/fs/bpf/longfat ]; then exit 8; fi\n\
+             if [ -e /run/longfat/bpf ] || [ -e /sys/fs/bpf/longfat ]; then exit 8; fi\n\
              $L cc unload --all"
         );
         let ran = alone(&place, prepare, &script);
@@ -194,10 +194,11 @@ fn a_refusal_of_the_verifier_is_told_with_the_line() {
         return;
     }
     // 64-bit loads beyond a structure compile, natively as well, and do not pass the verifier.
-    let place = place("*(volatile char *)((char *)sk + 1000000);");
+    let place = place("(void)*(volatile char *)((char *)sk + 1000000000);");
     let ran = place.run(&["cc", "check", "my.bpf.c"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stdout.contains("my.bpf.c:13: in my_init: "), "{ran:?}");
+    assert!(ran.stdout.contains("it crashed (signal 11)"), "{ran:?}");
     assert!(ran.stdout.lines().count() < 12, "not the verifier's whole log: {ran:?}");
     let ran = place.run(&["cc", "load", "my.bpf.c"]);
     assert!(ran.code == 2 && ran.stderr.contains("my.bpf.c:13"), "{ran:?}");

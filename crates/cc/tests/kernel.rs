@@ -103,6 +103,36 @@ fn a_killed_process_leaves_no_registration() {
     assert!(!names_by_bpf().contains(&name));
 }
 
+/// Not a test of its own: the unprivileged part of the next one.
+#[test]
+fn chooser() {
+    if let Ok(name) = std::env::var("LONGFAT_TEST_CHOOSES") {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.set_tcp_congestion(name.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn sockets_of_any_user_may_choose_it() {
+    if !able() {
+        return;
+    }
+    let loaded = kernel::load(&reno(), &Values::new(), None).unwrap();
+    // Out of the target directory, which need not be open to everybody.
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let program = place.path().join("chooser");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let chooses = |name: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
+        command.args(["--exact", "chooser"]).env("LONGFAT_TEST_CHOOSES", name);
+        command.output().unwrap().status.success()
+    };
+    assert!(chooses(loaded.name()));
+    assert!(!chooses("no_such_one"));
+}
+
 #[test]
 fn two_hundred_at_once() {
     if !able() {
@@ -175,7 +205,7 @@ fn two_sets_of_parameters_are_two_registrations() {
         half("fixed", "\tif (on)\n\t\ttcp_sk(sk)->snd_cwnd = window;")
     );
     let source = file("fixed.bpf.c", &text);
-    let with = |kept: i64| {
+    let with = |window: i64| {
         kernel::load(&source, &Values::from([("window".to_string(), Value::Integer(window))]), None)
     };
     let (ten, ninety) = (with(10).unwrap(), with(90).unwrap());

@@ -32,6 +32,9 @@ pub enum CcCommand {
     Unload(UnloadArgs),
     /// Compile a file to both forms: NAME.o for the kernel (eBPF) and NAME.so for the simulator
     Build(BuildArgs),
+    /// The process in which `check` runs the native form, which may crash
+    #[command(hide = true)]
+    Trial(SourceArgs),
 }
 
 /// Which congestion control, with which parameters.
@@ -81,7 +84,8 @@ pub struct BuildArgs {
 pub fn run(command: &CcCommand, json: bool) -> anyhow::Result<()> {
     match command {
         CcCommand::List => list::run(json),
-        CcCommand::Check(args) => check::run(&args.source()?, &args.values()?, json),
+        CcCommand::Check(args) => check::run(args, json),
+        CcCommand::Trial(args) => check::trial(args),
         CcCommand::Load(args) => load(args, json),
         CcCommand::Unload(args) => unload(args, json),
         CcCommand::Build(args) => build(args, json),
@@ -89,11 +93,18 @@ pub fn run(command: &CcCommand, json: bool) -> anyhow::Result<()> {
 }
 
 impl SourceArgs {
-    fn source(&self) -> anyhow::Result<Source> {
+    /// The words of the command line that these came from.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.what.as_str()).chain(self.set.iter().map(String::as_str))
+    }
+
+    /// The source, read.
+    pub fn source(&self) -> anyhow::Result<Source> {
         source(&self.what)
     }
 
-    fn values(&self) -> anyhow::Result<Values> {
+    /// The parameters that are given.
+    pub fn values(&self) -> anyhow::Result<Values> {
         self.set.iter().map(|text| parameter(text)).collect()
     }
 }

@@ -120,10 +120,12 @@ fn table(rows: &[InKernel]) -> Vec<String> {
 fn own_text(algorithm: &'static Algorithm) -> Vec<String> {
     let mut lines = vec![format!("  {:<10}  {}", algorithm.name, algorithm.summary())];
     let parameters = Source::BuiltIn(algorithm).parameters().unwrap_or_default();
-    lines.extend(parameters.iter().map(|p| {
-        let value = format!("{} = {}", p.name, p.default());
-        format!("  {:<10}    {value:<24}  {}", "", p.doc).trim_end().to_string()
-    }));
+    let values: Vec<String> = parameters.iter().map(|p| format!("{} = {}", p.name, p.default())).collect();
+    let width = values.iter().map(String::len).max().unwrap_or(0);
+    let told = parameters.iter().zip(&values);
+    lines.extend(
+        told.map(|(p, value)| format!("  {:<10}    {value:<width$}  {}", "", p.doc).trim_end().to_string()),
+    );
     lines
 }
 

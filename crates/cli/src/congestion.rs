@@ -11,7 +11,7 @@ use crate::{cc_command, exit::Exit, lab_engine, open};
 /// Where a congestion control came from that the kernel has by itself.
 const FROM_KERNEL: &str = "kernel";
 /// Where the program's own came from.
-const FROM_US: &str = "longfat";
+pub const FROM_US: &str = "longfat";
 
 /// Finds what no scenario can know: algorithms that the program has not, and parameters that an algorithm has not.
 ///
@@ -132,8 +132,7 @@ impl Registered {
         let Some(source) = source(cc, path) else {
             anyhow::bail!("longfat has no congestion control {:?}", cc.name());
         };
-        let values: Values = cc.set().iter().map(|(name, value)| (name.clone(), as_value(*value))).collect();
-        let registration = kernel::load(&source, &values, None).map_err(|e| cc_command::failure(&e))?;
+        let registration = kernel::load(&source, &values(cc), None).map_err(|e| cc_command::failure(&e))?;
         let name = kernel_name(cc, registration.names());
         self.registrations.push((cc.clone(), name.clone(), registration));
         Ok(name)
@@ -173,7 +172,7 @@ fn asked(scenario: &Scenario) -> impl Iterator<Item = (&Flow, &Cc)> {
 }
 
 /// The C file of `cc`; `None` where the program has none of that name. `path` is the scenario's.
-fn source(cc: &Cc, path: &Path) -> Option<Source> {
+pub fn source(cc: &Cc, path: &Path) -> Option<Source> {
     match cc {
         Cc::Named(name) | Cc::Own { name, .. } => Source::built_in(name),
         // The text is the scenario's, which may be a record; headers are found beside the file.
@@ -183,8 +182,13 @@ fn source(cc: &Cc, path: &Path) -> Option<Source> {
     }
 }
 
-fn own_names() -> Vec<&'static str> {
+pub fn own_names() -> Vec<&'static str> {
     cc::Algorithm::all().iter().map(|algorithm| algorithm.name).collect()
+}
+
+/// The parameters as an algorithm takes them.
+pub fn values(cc: &Cc) -> Values {
+    cc.set().iter().map(|(name, value)| (name.clone(), as_value(*value))).collect()
 }
 
 fn as_value(value: CcValue) -> Value {

@@ -120,10 +120,15 @@ pub fn buffers(scenario: &Scenario, flow: &Flow, tcp: &Tcp) -> (Buffer, Buffer) 
 
 /// A host's three values of a setting: its own, else the machine's, which namespaces begin with.
 fn tuned(host: &Host, name: &str) -> Option<[u64; 3]> {
-    let text = match host.sysctl.get(name) {
-        Some(text) => text.clone(),
-        None => fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?,
-    };
+    let text = setting(Some(host), name)?;
     let values: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
     values.try_into().ok()
+}
+
+/// A host's setting: its own, else the machine's.
+pub fn setting(host: Option<&Host>, name: &str) -> Option<String> {
+    match host.and_then(|host| host.sysctl.get(name)) {
+        Some(text) => Some(text.clone()),
+        None => fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok(),
+    }
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicBool;
 
 use lab::{Backend, Journal, Observer, Outcome, Privilege, Progress};
 use record::Writer;
-use scenario::Scenario;
-use schema::{Event, FlowSample, LinkSample, LinkSummary, RunSummary};
+use scenario::{Flow, Scenario};
+use schema::{Event, FlowSample, FlowSummary, LinkSample, LinkSummary, RunSummary};
 use units::Time;
 use verdict::FlowTimes;
 
@@ -89,7 +89,8 @@ pub fn run(
     let mut recording = Recording { writer, teller: Teller::new(title, scenario.duration) };
     let outcome = lab::run(scenario, &options, &mut recording).map_err(failure);
     recording.teller.finish();
-    Ok(complete(scenario, ccs, summary, outcome?))
+    let tell = |flow: &Flow, used: Option<&str>, told: &mut FlowSummary| ccs.tell(flow, used, told);
+    Ok(complete(scenario, tell, summary, outcome?))
 }
 
 /// An error of the lab with its exit code.
@@ -101,7 +102,13 @@ pub fn failure(error: lab::Error) -> anyhow::Error {
     }
 }
 
-fn complete(scenario: &Scenario, ccs: &Registered, mut summary: RunSummary, mut outcome: Outcome) -> Rows {
+/// Labels the rows of a run and makes its summary; `tell` completes what is said of a flow's congestion control.
+pub fn complete(
+    scenario: &Scenario,
+    tell: impl Fn(&Flow, Option<&str>, &mut FlowSummary),
+    mut summary: RunSummary,
+    mut outcome: Outcome,
+) -> Rows {
     outcome.flows.sort_by_key(|row| row.time_us);
     outcome.events.sort_by_key(|event| event.time_us);
     for (flow, end) in scenario.flows.iter().zip(&outcome.flow_ends) {
@@ -116,7 +123,7 @@ fn complete(scenario: &Scenario, ccs: &Registered, mut summary: RunSummary, mut 
             bytes: end.bytes,
         };
         let mut told = verdict::summarize(&outcome.flows, &outcome.events, &times, &context);
-        ccs.tell(flow, end.cc.as_deref(), &mut told);
+        tell(flow, end.cc.as_deref(), &mut told);
         summary.flows.push(told);
     }
     summary.links =

@@ -23,6 +23,7 @@ mod records;
 mod run;
 mod scenario_command;
 mod shell;
+mod sim_engine;
 mod standing;
 mod tc_shim;
 

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use model::{Buffer, PathInputs, Prediction, buffer_defaults, predict};
-use scenario::{Cc, Flow, Host, Kind, Published, Scenario, ScenarioFile, Tcp};
+use scenario::{Cc, Flow, Kind, Published, Scenario, ScenarioFile, Tcp};
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
 use units::{Bytes, KernelRequirement, KernelVersion};
 
@@ -12,6 +12,7 @@ use crate::{
     congestion::settings,
     flow_context::{FlowPath, buffers},
     published::metric,
+    sim_engine::default_cc,
 };
 
 /// Time that a small packet needs through the hosts themselves, beside the path.
@@ -141,13 +142,4 @@ fn tcp_summary(summary: FlowSummary, inputs: &PathInputs, prediction: &Predictio
         evidence: prediction.limits.iter().map(|l| l.sentence.clone()).collect(),
         ..summary
     }
-}
-
-/// The congestion control of flows that name none: their host's, which is this machine's unless set.
-fn default_cc(host: Option<&Host>) -> String {
-    if let Some(cc) = host.and_then(|h| h.sysctl.get("net.ipv4.tcp_congestion_control")) {
-        return cc.clone();
-    }
-    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
-    std::fs::read_to_string(path).map_or_else(|_| "cubic".into(), |name| name.trim().to_string())
 }

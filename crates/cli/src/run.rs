@@ -13,11 +13,12 @@ use lab::Journal;
 use record::Writer;
 use scenario::{Published, Scenario, ScenarioFile};
 use schema::{HostInfo, PublishedResult, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
 use crate::{
     congestion,
-    engine::Engine,
+    engine::{Engine, Engines},
     exit::Exit,
     interrupt,
     lab_command::clean_journal,
@@ -25,6 +26,7 @@ use crate::{
     model_engine,
     open::{self, parse_set, read_scenario},
     output, published,
+    sim_engine::{self, SimSetup},
 };
 
 /// What to run, and how.
@@ -32,9 +34,9 @@ use crate::{
 pub struct RunArgs {
     /// The scenario file
     file: PathBuf,
-    /// Engines, separated by commas: model, lab
+    /// Engines, separated by commas: model, sim, lab, or all
     #[arg(long, value_delimiter = ',', default_value = "lab", value_name = "ENGINES")]
-    engine: Vec<Engine>,
+    engine: Vec<Engines>,
     /// Only these variants (may be given several times, or separated by commas)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     variant: Vec<String>,
@@ -45,6 +47,9 @@ pub struct RunArgs {
     /// where /dev/net/tun may be opened
     #[arg(long, value_name = "PORTS")]
     ports: Option<lab::Backend>,
+    /// The Linux version that is simulated, as in 6.1; without it this machine's
+    #[arg(long, value_name = "VERSION")]
+    kernel: Option<KernelVersion>,
     /// Also write a report of all these runs
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -63,6 +68,8 @@ struct Asked<'a> {
     file: &'a ScenarioFile,
     path: &'a Path,
     host: HostInfo,
+    /// The kernel to simulate, where asked.
+    kernel: Option<KernelVersion>,
     /// With `--set` the scenario is not the published one any more.
     changed: bool,
 }
@@ -105,8 +112,13 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let file = read_scenario(&args.file)?;
     file.check_runnable().map_err(Exit::Scenario)?;
     let jobs = jobs(args, &file)?;
-    let asked =
-        Asked { file: &file, path: &args.file, host: lab::host_info(), changed: !args.sets.is_empty() };
+    let asked = Asked {
+        file: &file,
+        path: &args.file,
+        host: lab::host_info(),
+        changed: !args.sets.is_empty(),
+        kernel: args.kernel,
+    };
     let stop = interrupt::flag()?;
     let setup = match jobs.iter().any(|job| job.engine == Engine::Lab) {
         true => Some(lab_setup(args.ports)?),
@@ -185,11 +197,9 @@ fn command_line() -> String {
     words.join(" ")
 }
 
-/// All runs asked for. The model comes first: it is to be told nothing of what the others measure.
+/// All runs asked for.
 fn jobs<'a>(args: &'a RunArgs, file: &'a ScenarioFile) -> anyhow::Result<Vec<Job<'a>>> {
-    let mut engines = args.engine.clone();
-    engines.sort_unstable();
-    engines.dedup();
+    let engines = Engines::chosen(&args.engine);
     let mut variants: Vec<Option<&str>> = args.variant.iter().map(|v| Some(v.as_str())).collect();
     if variants.is_empty() {
         variants = file.variants().map(Some).collect();
@@ -247,6 +257,16 @@ fn make(
                 lab_engine::run(&job.scenario, &registered, begun, setup, &title, &mut writer, stop)
             };
             match run() {
+                Ok(rows) => rows,
+                Err(error) => {
+                    writer.abort();
+                    return Err(error);
+                }
+            }
+        }
+        (Engine::Sim, _) => {
+            let setup = SimSetup { path: asked.path, host: &asked.host, kernel: asked.kernel };
+            match sim_engine::run(&job.scenario, begun, &setup, &title(file, job), &mut writer, stop) {
                 Ok(rows) => rows,
                 Err(error) => {
                     writer.abort();

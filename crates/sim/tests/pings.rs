@@ -99,7 +99,9 @@ count = 3
 
 #[test]
 fn lost_echoes_are_events() {
-    let outcome = run(&SWITCHED.replace("delay = \"20ms\"", "delay = \"20ms\", loss = { at = [\"200ms\"], count = 1 }"));
+    let outcome = run(
+        &SWITCHED.replace("delay = \"20ms\"", "delay = \"20ms\", loss = { at = [\"200ms\"], count = 1 }")
+    );
     let lost: Vec<_> = outcome.events.iter().filter(|e| e.kind == EventKind::PingLost).collect();
     assert_eq!(lost.len(), 1, "{:?}", outcome.events);
     assert_eq!((lost[0].value, round_trips(&outcome).len()), (3, 4));

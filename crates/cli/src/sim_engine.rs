@@ -1,0 +1,238 @@
+//! The simulator as an engine: this machine's kernel in virtual time, with the program's own congestion controls.
+
+use std::{
+    error::Error,
+    path::Path,
+    str::FromStr,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use cc::native::Library;
+use record::Writer;
+use scenario::{Cc, Flow, Host, Kind, Scenario};
+use schema::{Event, FlowSample, HostInfo, LinkSample, Quality, RunSummary};
+use sim::{Controllers, Machine, Observer, Outcome, Side};
+use units::{KernelVersion, Time};
+
+use crate::{
+    congestion::{FROM_US, own_names, settings, source, values},
+    exit::Exit,
+    flow_context::setting,
+    lab_engine::{Rows, complete},
+    progress::Teller,
+};
+
+/// How often progress is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What all simulations of one command share.
+pub struct SimSetup<'a> {
+    /// The scenario's file: congestion controls are found beside it.
+    pub path: &'a Path,
+    /// This machine, whose kernel is simulated.
+    pub host: &'a HostInfo,
+    /// Another kernel to be simulated.
+    pub kernel: Option<KernelVersion>,
+}
+
+/// Simulates the scenario and completes `summary`.
+pub fn run(
+    scenario: &Scenario,
+    summary: RunSummary,
+    setup: &SimSetup<'_>,
+    title: &str,
+    writer: &mut Writer,
+    stop: &AtomicBool,
+) -> anyhow::Result<Rows> {
+    let began = Instant::now();
+    let machine = machine(setup);
+    let mut native = Native { scenario, path: setup.path, hz: machine.hz, libraries: Vec::new() };
+    let teller = Teller::new(title, scenario.duration);
+    let mut recording = Recording { writer, teller, told: began, stop };
+    let outcome = sim::run(scenario, &machine, &mut native, &mut recording);
+    recording.teller.finish();
+    let outcome = outcome.map_err(failure)?;
+    let tell = |flow: &Flow, used: Option<&str>, told: &mut schema::FlowSummary| {
+        let Kind::Tcp(_) = &flow.kind else { return };
+        let cc = native.asked(flow, Side::Sender);
+        told.cc_kernel_name = used.map(Into::into);
+        told.cc_from = Some(match &cc {
+            Cc::File { path, .. } => path.clone(),
+            _ => FROM_US.into(),
+        });
+        told.cc_set = settings(&cc);
+        told.cc = Some(cc.name().into());
+    };
+    Ok(complete(scenario, tell, summary, as_lab_outcome(scenario, &machine, outcome, began.elapsed())))
+}
+
+/// The figures of a run in the form that the lab's have, for the same summary to be made of them.
+fn as_lab_outcome(scenario: &Scenario, machine: &Machine, outcome: Outcome, wall: Duration) -> lab::Outcome {
+    let flow_end = |end: sim::FlowEnd| lab::FlowEnd {
+        name: end.name,
+        cc: end.cc,
+        started: end.started,
+        ended: end.ended,
+        bytes: end.bytes,
+    };
+    let link_end =
+        |end: sim::LinkEnd| lab::LinkEnd { link: end.link, reversed: end.reversed, counters: end.counters };
+    lab::Outcome {
+        flows: outcome.flows,
+        links: outcome.links,
+        events: outcome.events,
+        flow_ends: outcome.flow_ends.into_iter().map(flow_end).collect(),
+        link_ends: outcome.link_ends.into_iter().map(link_end).collect(),
+        quality: Quality { ok: true, notes: notes(scenario, machine), ..Quality::default() },
+        wall,
+        duration: outcome.duration,
+        interrupted: outcome.interrupted,
+        failed: None,
+    }
+}
+
+/// What a reader should know of a simulation.
+fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
+    let (major, minor) = machine.kernel;
+    let mut notes = vec![format!("simulated: Linux {major}.{minor} at {} ticks a second", machine.hz)];
+    if scenario.hosts.iter().any(|host| host.nic.tx_queue.is_some()) {
+        notes.push("the hosts' transmit queues are not simulated".into());
+    }
+    if !scenario.captures.is_empty() {
+        notes.push("packets are captured in the lab only".into());
+    }
+    notes
+}
+
+/// This machine's kernel and what its namespaces would inherit.
+fn machine(setup: &SimSetup<'_>) -> Machine {
+    let default = Machine::default();
+    let version = setup.kernel.or_else(|| KernelVersion::from_str(&setup.host.kernel).ok());
+    let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
+    Machine {
+        kernel: version.map_or(default.kernel, |v| (small(v.major), small(v.minor))),
+        rmem: inherited("net.ipv4.tcp_rmem").unwrap_or(default.rmem),
+        wmem: inherited("net.ipv4.tcp_wmem").unwrap_or(default.wmem),
+        rmem_max: inherited("net.core.rmem_max").map_or(default.rmem_max, |[value]| value),
+        wmem_max: inherited("net.core.wmem_max").map_or(default.wmem_max, |[value]| value),
+        ..default
+    }
+}
+
+fn inherited<const N: usize>(name: &str) -> Option<[u32; N]> {
+    let numbers: Vec<u32> = setting(None, name)?.split_whitespace().flat_map(str::parse).collect();
+    numbers.try_into().ok()
+}
+
+/// An error of the simulator with its exit code.
+fn failure(error: sim::Error) -> anyhow::Error {
+    match error {
+        sim::Error::Observer(cause) => anyhow::anyhow!(cause),
+        sim::Error::Controller { flow, source } => match source.downcast::<Exit>() {
+            Ok(exit) => (*exit).into(),
+            Err(source) => anyhow::anyhow!(source).context(format!("flow {flow}")),
+        },
+        bad @ sim::Error::Sysctl { .. } => Exit::BadInput(bad.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+/// Congestion controls from C files, each loaded once for a run and set of parameters.
+struct Native<'a> {
+    scenario: &'a Scenario,
+    path: &'a Path,
+    hz: u32,
+    libraries: Vec<(Cc, Library)>,
+}
+
+impl Native<'_> {
+    /// What one end of a flow has: what the flow says, else what its host is set to.
+    fn asked(&self, flow: &Flow, side: Side) -> Cc {
+        let by_host = |name: &str| Cc::Named(default_cc(self.scenario.host(name)));
+        match (&flow.kind, side) {
+            (Kind::Tcp(tcp), Side::Sender) => tcp.cc.clone().unwrap_or_else(|| by_host(&flow.from)),
+            (_, Side::Sender) => by_host(&flow.from),
+            (_, Side::Receiver) => by_host(&flow.to),
+        }
+    }
+
+    fn library(&mut self, cc: &Cc) -> anyhow::Result<&Library> {
+        let index = match self.libraries.iter().position(|(known, _)| known == cc) {
+            Some(index) => index,
+            None => {
+                let source = source(cc, self.path).ok_or_else(|| {
+                    let own = own_names().join(", ");
+                    Exit::BadInput(format!("longfat has no congestion control {:?}: it has {own}", cc.name()))
+                })?;
+                let mut library = Library::open(&source, &values(cc))?;
+                library.set_hz(self.hz);
+                self.libraries.push((cc.clone(), library));
+                self.libraries.len() - 1
+            }
+        };
+        Ok(&self.libraries[index].1)
+    }
+
+    fn make(&mut self, flow: &Flow, side: Side) -> anyhow::Result<Box<dyn tcp::CongestionControl>> {
+        let cc = self.asked(flow, side);
+        // A receiver sends no data: where the machine's own default is not among ours, any will do.
+        let known = side == Side::Sender || source(&cc, self.path).is_some();
+        let cc = if known { cc } else { Cc::Named("cubic".into()) };
+        let name = match &cc {
+            Cc::File { name, .. } => name.clone(),
+            _ => None,
+        };
+        let place = self.scenario.flows.iter().position(|f| f.name == flow.name).unwrap_or_default();
+        let mut controller = self.library(&cc)?.controller(name.as_deref())?;
+        controller.set_seed(
+            self.scenario.seed.wrapping_mul(1_000_003).wrapping_add(2 * place as u64 + side as u64),
+        );
+        Ok(Box::new(controller))
+    }
+}
+
+impl Controllers for Native<'_> {
+    fn controller(
+        &mut self,
+        flow: &Flow,
+        side: Side,
+    ) -> Result<Box<dyn tcp::CongestionControl>, Box<dyn Error + Send + Sync>> {
+        self.make(flow, side).map_err(|error| match error.downcast::<Exit>() {
+            Ok(exit) => Box::new(exit) as Box<dyn Error + Send + Sync>,
+            Err(error) => error.into(),
+        })
+    }
+}
+
+/// The congestion control of flows that name none.
+pub fn default_cc(host: Option<&Host>) -> String {
+    setting(host, "net.ipv4.tcp_congestion_control").map_or_else(|| "cubic".into(), |name| name.trim().into())
+}
+
+/// Rows go to the record, progress to the terminal.
+struct Recording<'a> {
+    writer: &'a mut Writer,
+    teller: Teller,
+    told: Instant,
+    stop: &'a AtomicBool,
+}
+
+impl Observer for Recording<'_> {
+    fn rows(
+        &mut self,
+        flows: &[FlowSample],
+        links: &[LinkSample],
+        events: &[Event],
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.writer.append(flows, links, events).map_err(Into::into)
+    }
+
+    fn progress(&mut self, elapsed: Time, latest: &[FlowSample]) -> bool {
+        if self.told.elapsed() >= PROGRESS_INTERVAL {
+            self.told = Instant::now();
+            self.teller.tell(&lab::Progress { elapsed, flows: latest.to_vec() });
+        }
+        !self.stop.load(Ordering::Relaxed)
+    }
+}

@@ -69,7 +69,10 @@ fn peak_kib() -> u64 {
 fn main() {
     let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--"));
     let (only, seconds) = (words.next(), words.next().and_then(|word| word.parse().ok()));
-    println!("{:18} {:>11} {:>8} {:>10} {:>9} {:>9}", "case", "packets", "cpu s", "Mpkt/s", "Mbit/s", "peak KiB");
+    println!(
+        "{:18} {:>11} {:>8} {:>10} {:>9} {:>9}",
+        "case", "packets", "cpu s", "Mpkt/s", "Mbit/s", "peak KiB"
+    );
     for case in CASES.iter().filter(|case| only.as_ref().is_none_or(|name| name == case.0)) {
         let case = Case::from(*case);
         let case = (case.0, case.1, case.2, case.3, case.4, case.5, seconds.unwrap_or(case.6));

@@ -25,7 +25,7 @@ const CASES: [Case; 6] = [
 ];
 
 fn text(&(_, rate, delay, mtu, queue, whole, seconds): &Case) -> String {
-    let gso = if whole { "65536B".to_owned() } else { format!("{mtu}B") };
+    let gso = if whole { "65535B".to_owned() } else { format!("{mtu}B") };
     format!(
         r#"
 duration = "{seconds}s"

@@ -1,0 +1,55 @@
+//! `longfat run --engine sim`: no privilege, the same record as the lab's, the same bytes each time.
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::{Place, SMALL, shipped};
+
+/// The files of the only run in a place's `runs`.
+fn record(place: &Place) -> PathBuf {
+    let scenario = std::fs::read_dir(place.path("runs")).unwrap().next().unwrap().unwrap().path();
+    std::fs::read_dir(scenario).unwrap().next().unwrap().unwrap().path()
+}
+
+#[test]
+fn echoes_are_exact_and_the_first_resolves_an_address() {
+    let place = Place::new(&shipped("lab8-ping.toml"));
+    let all = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+    let run = &all["runs"][0];
+    assert_eq!((run["engine"].as_str(), run["quality"]["ok"].as_bool()), (Some("sim"), Some(true)));
+    let flow = &run["flows"][0];
+    assert_eq!(flow["first_rtt_us"].as_f64(), Some(40_000.0));
+    assert_eq!(flow["median_rtt_us"].as_f64(), Some(20_000.0));
+}
+
+#[test]
+fn a_run_is_the_same_each_time() {
+    let tables: Vec<Vec<Vec<u8>>> = (0..2)
+        .map(|_| {
+            let place = Place::new(SMALL);
+            let run = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+            let flow = &run["runs"][0]["flows"][0];
+            assert!(flow["goodput_bps"].as_f64().unwrap() > 50e6, "{flow}");
+            assert_eq!((flow["cc"].as_str(), flow["cc_from"].as_str()), (Some("cubic"), Some("longfat")));
+            let dir = record(&place);
+            let tables = ["flows.parquet", "links.parquet", "events.parquet"];
+            tables.iter().map(|name| std::fs::read(dir.join(name)).unwrap()).collect()
+        })
+        .collect();
+    assert!(tables[0] == tables[1]);
+}
+
+#[test]
+fn an_unknown_congestion_control_or_engine_is_bad_input() {
+    let place = Place::new(&SMALL.replace("cubic", "nosuch"));
+    let ran = place.run(&["run", "s.toml", "--engine", "sim"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("nosuch") && ran.stderr.contains("griddt"), "{ran:?}");
+    assert!(
+        !place.path("runs/s").exists() || std::fs::read_dir(place.path("runs/s")).unwrap().next().is_none()
+    );
+    let ran = place.run(&["run", "s.toml", "--engine", "ns3"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("model, sim and lab, or all"), "{ran:?}");
+}

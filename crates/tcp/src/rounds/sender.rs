@@ -120,7 +120,7 @@ impl<C: CongestionControl> Sender<C> {
 
     // ---- Sending -----------------------------------------------------------------------------------------------
 
-    /// The next packet to send now, and whether it is a retransmission.
+    /// The next packet to send now, and whether it is a retransmission; asking changes nothing.
     pub(super) fn next_to_send(&mut self) -> Option<(u64, bool)> {
         if self.sk.packets_in_flight() >= self.sk.snd_cwnd {
             return None;
@@ -129,7 +129,7 @@ impl<C: CongestionControl> Sender<C> {
             let from = self.next_lost.max(self.una);
             let at = (from..self.nxt).find(|id| self.out[(id - self.una) as usize].stand == Stand::Lost);
             if let Some(id) = at {
-                self.next_lost = id + 1;
+                self.next_lost = id;
                 return Some((id, true));
             }
         }

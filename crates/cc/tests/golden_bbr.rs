@@ -146,7 +146,8 @@ fn a_bandwidth_sample_counts_for_ten_rounds() {
             rounds += 1;
         }
         // The largest gain of half the rate is 62 % of what it was.
-        if gain_percent(flow) < 2.0 * 70.0 && rounds > 2 && forgotten.is_none() && gain_percent(flow) > 120.0 {
+        if gain_percent(flow) < 2.0 * 70.0 && rounds > 2 && forgotten.is_none() && gain_percent(flow) > 120.0
+        {
             forgotten = Some(rounds);
         }
     });

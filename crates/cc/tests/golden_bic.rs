@@ -69,7 +69,8 @@ fn a_loss_below_the_last_maximum_lowers_it_further() {
     assert_eq!(flow.sk.snd_cwnd, 800 * 819 / 1024);
     flow.sk.snd_cwnd = 716;
     assert_close(flow.growth_a_round(50), 0.2, 0.02, "near 719");
-    let mut flow = Flow::new("bic", &values([("fast_convergence", Value::Bool(false))]), 100_000).at_window(1000);
+    let mut flow =
+        Flow::new("bic", &values([("fast_convergence", Value::Bool(false))]), 100_000).at_window(1000);
     flow.lose();
     flow.sk.snd_cwnd = 800;
     flow.lose();

@@ -19,7 +19,10 @@ fn alpha_packets_are_queued() {
             let extra = f64::from(flow.sk.snd_cwnd) - PATH.bdp();
             let difference = (extra - alpha as f64).abs();
             assert!(difference <= 2.0, "alpha {alpha}, gain {gain}: {extra} packets above the BDP");
-            assert!((queue - alpha as f64).abs() <= 2.0, "alpha {alpha}, gain {gain}: {queue} packets queued");
+            assert!(
+                (queue - alpha as f64).abs() <= 2.0,
+                "alpha {alpha}, gain {gain}: {queue} packets queued"
+            );
         }
     }
 }
@@ -50,7 +53,10 @@ fn the_window_at_most_doubles_in_a_round_trip() {
     for (seconds, cwnd) in &history {
         let before = history.iter().rev().find(|(s, _)| *s <= seconds - 0.020);
         if let Some((_, before)) = before {
-            assert!(*cwnd <= 2 * before + 1, "from {before} to {cwnd} packets in a round trip, at {seconds} s");
+            assert!(
+                *cwnd <= 2 * before + 1,
+                "from {before} to {cwnd} packets in a round trip, at {seconds} s"
+            );
         }
     }
 }

@@ -67,7 +67,10 @@ fn the_formulae_give_the_printed_table() {
 fn the_algorithm_has_the_a_of_the_table() {
     for (w, a, _) in TABLE {
         let measured = measured_a(w);
-        assert!((measured - f64::from(a)).abs() <= 0.01 + f64::from(a) / 1e4, "a({w}) = {measured} instead of {a}");
+        assert!(
+            (measured - f64::from(a)).abs() <= 0.01 + f64::from(a) / 1e4,
+            "a({w}) = {measured} instead of {a}"
+        );
     }
 }
 

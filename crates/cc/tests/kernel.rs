@@ -272,6 +272,23 @@ fn what_the_compiler_refuses_is_told_with_the_line() {
 }
 
 #[test]
+fn headers_beside_a_file_are_found_but_never_stand_in_for_the_shims() {
+    if kernel::compile(&file("fine.bpf.c", &half("fine", ""))).is_err() {
+        eprintln!("skipped: no clang");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("mine.h"), "#define START 20\n").unwrap();
+    for shims in ["vmlinux.h", "bpf_tracing_net.h"] {
+        std::fs::write(place.path().join(shims), "#error not this one\n").unwrap();
+    }
+    let text = "#include \"mine.h\"\n".to_owned() + &half("beside", "\ttcp_sk(sk)->snd_cwnd = START;");
+    let Source::File { path, text } = file("beside.bpf.c", &text) else { unreachable!() };
+    let source = Source::File { path: place.path().join(path), text };
+    kernel::compile(&source).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
 fn calls_are_counted_while_measuring() {
     if !able() {
         return;

@@ -260,6 +260,21 @@ fn what_the_verifier_refuses_is_told_with_the_line() {
     assert!(told.contains("no_such_function"), "{told}");
 }
 
+/// As the kernel's selftests have them: one that is never registered beside the one that is meant.
+#[test]
+fn one_that_is_incomplete_hinders_no_other_and_is_told_of_where_it_is_the_main_one() {
+    if !able() {
+        return;
+    }
+    let part = "SEC(\".struct_ops\") struct tcp_congestion_ops unused = { .init = (void *)whole_init, .name = \"unused\" };\n";
+    let loaded =
+        kernel::load(&file("whole.bpf.c", &(half("whole", "") + part)), &Values::new(), None).unwrap();
+    assert_eq!(loaded.names().len(), 1, "{loaded:?}");
+    let main = file("unused.bpf.c", &(half("whole", "") + part));
+    let told = kernel::load(&main, &Values::new(), None).unwrap_err().to_string();
+    assert!(told.contains("needs ssthresh"), "{told}");
+}
+
 #[test]
 fn what_the_compiler_refuses_is_told_with_the_line() {
     if kernel::compile(&file("fine.bpf.c", &half("fine", ""))).is_err() {

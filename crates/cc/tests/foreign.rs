@@ -31,11 +31,13 @@ fn maps_globals_clocks_and_storage_work() {
     assert_eq!(library.names(), ["maps_incomplete", "first", "second"]);
     assert_eq!(library.main_name(), "first");
     let (mut a, mut b) = (library.controller(None).unwrap(), library.controller(Some("t_first")).unwrap());
-    (a.set_seed(1), b.set_seed(2));
+    a.set_seed(1);
+    b.set_seed(2);
     let time = 7_654_321_000;
     let mut ska = TcpSock { tcp_clock_cache: time, ..TcpSock::default() };
     let mut skb = ska.clone();
-    (a.init(&mut ska), b.init(&mut skb));
+    a.init(&mut ska);
+    b.init(&mut skb);
     let first = ack(&mut a, &mut ska, 3);
     // No error; one ACK of this socket; three packets; one call; jiffies at 1000 Hz; us.
     assert_eq!(first[..6], [0, 1, 3, 1, 7654, 7_654_321]);

@@ -55,7 +55,8 @@ fn growth_begins_again_at_each_loss() {
     let mut flow = since_loss(10.0, 100_000, &Values::new());
     assert!(flow.growth_at_once(10) > 90.0);
     flow.lose();
-    assert_close(flow.growth_at_once(10), 1.0, 0.1, "after the loss");
+    // Up to one segment was already earned.
+    assert_close(flow.growth_at_once(100), 1.0, 0.02, "after the loss");
 }
 
 /// Two losses with the same throughput; before the second the RTT varies between the two given.

@@ -79,6 +79,9 @@ fn calls_may_alternate_between_libraries_and_hundreds_may_be_open() {
     for (a, _, sk) in &all {
         let more = f64::from(sk.snd_cwnd - 100);
         let exact = (100.0f64 * 100.0 + 2.0 * 100.0 * *a as f64).sqrt() - 100.0;
-        assert!((more - exact).abs() <= 1.5 + exact * 0.03, "a = {a}: {more} segments more, {exact} expected");
+        assert!(
+            (more - exact).abs() <= 1.5 + exact * 0.03,
+            "a = {a}: {more} segments more, {exact} expected"
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use cc::Value;
 use std::collections::BTreeSet;
 use support::{Flow, MSS, controller, path};
 use tcp::CongestionControl;
@@ -198,4 +199,33 @@ fn a_slow_link_gets_single_packets() {
     let segs = flow.controller().min_tso_segs(&mut sk);
     assert_eq!(segs, 1, "at {} bytes/s", flow.sk().sk_pacing_rate);
     assert_eq!(flow.controller().sndbuf_expand(&mut sk), 3);
+}
+
+/// Most rounds in a row at one pacing rate, under a loss of 30 %.
+fn steady_rounds(detect: bool) -> u32 {
+    let path = Path { loss: 0.3, ..PATH };
+    let mut flow = Flow::new(controller("bbr", &[("detect_policer", Value::Bool(detect))]), path);
+    let (mut rate, mut round_end, mut rounds, mut longest) = (0, 0, 0, 0);
+    flow.run_until(9.0, |flow| {
+        let sk = flow.sk();
+        if sk.delivered >= round_end {
+            round_end = sk.delivered + sk.packets_in_flight();
+            rounds += 1;
+        }
+        if sk.sk_pacing_rate != rate {
+            (rate, rounds) = (sk.sk_pacing_rate, 0);
+        }
+        longest = longest.max(rounds);
+    });
+    longest
+}
+
+#[test]
+fn a_steady_rate_under_heavy_loss_is_a_policers_for_48_rounds() {
+    let with = steady_rounds(true);
+    // Counted from the ACK of what was in flight; with losses among it BBR's own rounds are somewhat shorter.
+    assert!((36..=50).contains(&with), "one rate for {with} rounds");
+    // Otherwise no phase is longer than six rounds; under loss a bandwidth may last some phases more.
+    let without = steady_rounds(false);
+    assert!(without < 15, "one rate for {without} rounds");
 }

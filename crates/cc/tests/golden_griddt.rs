@@ -1,4 +1,5 @@
-//! Grid DT against its formulae: A segments a round trip, M segments an ACK, back-off, sawtooth, recovery time, automatic A.
+//! Grid DT against its formulae: A segments a round trip, M segments an ACK, back-off, sawtooth, recovery time,
+//! automatic A.
 
 mod ideal;
 

@@ -113,7 +113,7 @@ fn cubic_s_sawtooth_returns_after_k_seconds() {
     let at = reductions(&rows);
     let (first, last) = (at[2], at[at.len() - 1]);
     let period_s = (rows[last].time_us - rows[first].time_us) as f64 / 1e6 / (at.len() - 3) as f64;
-    // Back at the last maximum after K = cbrt(0.3 w / C). The plateau is flat: 10 segments more or less are cbrt(10 / C) s.
+    // Back at the last maximum after K = cbrt(0.3 w / C). The plateau is flat: 10 segments are cbrt(10 / C) s.
     let c = 410.0 / 1024.0;
     let k = (full * (1.0 - 717.0 / 1024.0) / c).cbrt();
     assert!((period_s - k).abs() <= (10.0 / c).cbrt(), "{period_s} s between losses, K = {k}");

@@ -260,6 +260,21 @@ fn what_the_verifier_refuses_is_told_with_the_line() {
     assert!(told.contains("no_such_function"), "{told}");
 }
 
+/// As the kernel's selftests have them: one that is never registered beside the one that is meant.
+#[test]
+fn one_that_is_incomplete_hinders_no_other_and_is_told_of_where_it_is_the_main_one() {
+    if !able() {
+        return;
+    }
+    let part = "SEC(\".struct_ops\") struct tcp_congestion_ops unused = { .init = (void *)whole_init, .name = \"unused\" };\n";
+    let loaded =
+        kernel::load(&file("whole.bpf.c", &(half("whole", "") + part)), &Values::new(), None).unwrap();
+    assert_eq!(loaded.names().len(), 1, "{loaded:?}");
+    let main = file("unused.bpf.c", &(half("whole", "") + part));
+    let told = kernel::load(&main, &Values::new(), None).unwrap_err().to_string();
+    assert!(told.contains("needs ssthresh"), "{told}");
+}
+
 #[test]
 fn what_the_compiler_refuses_is_told_with_the_line() {
     if kernel::compile(&file("fine.bpf.c", &half("fine", ""))).is_err() {
@@ -269,6 +284,23 @@ fn what_the_compiler_refuses_is_told_with_the_line() {
     let told = kernel::compile(&file("dir/wrong.bpf.c", &half("wrong", "\tx = 5;"))).unwrap_err().to_string();
     assert!(told.starts_with("dir/wrong.bpf.c:10:2: ") && told.contains("'x'"), "{told}");
     assert!(matches!(kernel::ops(&file("none.bpf.c", "")), Err(Error::NoOps { .. })));
+}
+
+#[test]
+fn headers_beside_a_file_are_found_but_never_stand_in_for_the_shims() {
+    if kernel::compile(&file("fine.bpf.c", &half("fine", ""))).is_err() {
+        eprintln!("skipped: no clang");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("mine.h"), "#define START 20\n").unwrap();
+    for shims in ["vmlinux.h", "bpf_tracing_net.h"] {
+        std::fs::write(place.path().join(shims), "#error not this one\n").unwrap();
+    }
+    let text = "#include \"mine.h\"\n".to_owned() + &half("beside", "\ttcp_sk(sk)->snd_cwnd = START;");
+    let Source::File { path, text } = file("beside.bpf.c", &text) else { unreachable!() };
+    let source = Source::File { path: place.path().join(path), text };
+    kernel::compile(&source).unwrap_or_else(|e| panic!("{e}"));
 }
 
 #[test]

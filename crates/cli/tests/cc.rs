@@ -120,6 +120,7 @@ fn what_is_loaded_stays_until_it_is_unloaded() {
             "$L cc load my.bpf.c beta=0.8 --as {name}\n\
              $L cc list | grep '{name} .*longfat cc load'\n\
              $L cc load reno --as {name}2 >/dev/null\n\
+             $L lab clean | grep 'left alone: congestion control {name}2;'\n\
              if $L cc load reno --as {name}; then exit 9; fi\n\
              $L cc unload {name}\n\
              $L cc list | grep -c '{name} ' || true\n\

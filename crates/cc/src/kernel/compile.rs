@@ -36,7 +36,14 @@ fn compile_file(path: &Path, text: &str) -> Result<Vec<u8>, Error> {
     let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let beside = beside.canonicalize().unwrap_or_else(|_| beside.to_path_buf());
     let mut command = Command::new(&clang);
-    command.args(clang::OPTIONS).arg("-I").arg(&headers).arg("-I").arg(beside);
+    command
+        .args(clang::OPTIONS)
+        .arg("-iquote")
+        .arg(&headers)
+        .arg("-iquote")
+        .arg(beside)
+        .arg("-I")
+        .arg(&headers);
     command.args(["-fno-caret-diagnostics", "-fno-color-diagnostics", "-x", "c", "-", "-o"]).arg(&object);
     // In an empty directory: standard input's own includes are looked for where the compiler runs.
     command.current_dir(place.path());

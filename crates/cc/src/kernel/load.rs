@@ -154,10 +154,16 @@ fn attempt(
                 continue;
             }
             let (link, log) = logged(|| map.attach_struct_ops());
-            registration.links.push(link.map_err(|e| match as_io(&e) {
-                e if e.kind() == io::ErrorKind::AlreadyExists => Error::Taken { name: kernel_name.clone() },
-                e => refused(source, &log, &e),
-            })?);
+            match link.map_err(|e| as_io(&e)) {
+                Ok(link) => registration.links.push(link),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(Error::Taken { name: kernel_name.clone() });
+                }
+                // A file may have one that nobody is meant to use, beside others (the kernel's selftests do).
+                Err(e) if is_incomplete(&e) && !is_main => continue,
+                Err(e) if is_incomplete(&e) => return Err(refused(source, INCOMPLETE, &e)),
+                Err(e) => return Err(refused(source, &log, &e)),
+            }
             registration.names.push(kernel_name.clone());
         }
     }
@@ -178,6 +184,14 @@ fn kernel_name(own: &OpsInfo, is_main: bool, file: &str, name: Name<'_>, taken: 
         _ => own.name.clone(),
     }
 }
+
+/// What tcp_validate_congestion_control() answers (net/ipv4/tcp_cong.c).
+fn is_incomplete(cause: &io::Error) -> bool {
+    cause.raw_os_error() == Some(libc::EINVAL)
+}
+
+const INCOMPLETE: &str =
+    "its struct tcp_congestion_ops needs ssthresh, undo_cwnd, and one of cong_avoid and cong_control";
 
 /// An error number as what it means here.
 fn refused(source: &Source, log: &str, cause: &io::Error) -> Error {

@@ -102,10 +102,15 @@ fn loaders_reason(log: &str) -> Option<String> {
 /// Neither an instruction, nor a state, nor a summary: `12: (63) *(u32 *)(r6 +1) = r1`, `from 9 to 12: R0=...`, `R1=ctx()`.
 fn is_reason(line: &str) -> bool {
     let begins_with_number = line.split(':').next().is_some_and(|n| n.parse::<u32>().is_ok());
-    let state =
-        line.starts_with('R') && line.contains('=') && line.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
+    let first = line.split('=').next().unwrap_or(line);
+    let state = line.contains('=') && line.starts_with('R') && !first.contains(' ');
     let noise = [
         "processed ",
+        "to caller at",
+        "caller:",
+        "callee:",
+        "returning from",
+        "frame",
         "from ",
         "arg#",
         "Func#",
@@ -166,6 +171,22 @@ mod tests {
             told.to_string(),
             "my.bpf.c:14: in bad_init: no write support to tcp_sock at off 1684\n    tcp_sk(sk)->srtt_us = 5;"
         );
+    }
+
+    #[test]
+    fn states_and_calls_are_no_reasons_though_a_reason_may_begin_with_a_register() {
+        let log = "libbpf: prog 'main': -- BEGIN PROG LOAD LOG --\n\
+                   to caller at 28:\n\
+                   frame1: R0=scalar() R1_w=0\n\
+                   R1=ctx() R10=fp0\n\
+                   ; a[i] = 0; @ x.bpf.c:1032\n\
+                   96: (6b) *(u16 *)(r2 +96) = r3\n\
+                   R2 is ptr_tcp_sock invalid variable offset: off=1392, var_off=(0x0; 0x2)\n\
+                   processed 138 insns (limit 1000000)\n\
+                   -- END PROG LOAD LOG --\n";
+        let told = Rejection::read(log, "Permission denied");
+        assert!(told.reason.starts_with("R2 is ptr_tcp_sock invalid variable offset"), "{told}");
+        assert_eq!((told.place.as_deref(), told.line.as_deref()), (Some("x.bpf.c:1032"), Some("a[i] = 0;")));
     }
 
     #[test]

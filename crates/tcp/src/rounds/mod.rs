@@ -40,6 +40,7 @@
 //! assert_eq!((row.ssthresh, row.lost), (44, 1));
 //! ```
 
+mod measure;
 mod path;
 mod sender;
 

@@ -9,7 +9,7 @@
 //! 1. There is never a shortage of memory in the system (`tcp_mem`).
 //! 2. `tcp_shrink_window` and `tcp_workaround_signed_windows` are 0.
 
-use super::{Receiver, Settings, memory::Packet};
+use super::{Receiver, memory::Packet, settings::Settings};
 use crate::{Config, Segment, TcpSock};
 
 /// `TCP_RMEM_TO_WIN_SCALE`: window shares count in 256ths.

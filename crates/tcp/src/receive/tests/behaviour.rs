@@ -1,7 +1,7 @@
 //! When ACKs are sent and what they say.
 
 use super::*;
-use crate::ecn;
+use crate::{CaEvent, Flags, ecn};
 
 /// A rig whose window has stopped growing, in the middle of a stream.
 fn settled() -> Rig {

@@ -5,7 +5,7 @@ mod properties;
 mod tuning;
 
 use super::*;
-use crate::Profile;
+use crate::{Flags, Profile};
 
 /// Bytes of a full segment with timestamps.
 const MSS: u32 = 1448;

@@ -46,6 +46,15 @@ pub(super) struct Compression {
     pub timer: Option<u64>,
 }
 
+/// When a delayed ACK goes.
+#[derive(Debug, Clone)]
+pub(super) struct DelayTimer {
+    /// The tick that was asked for (`icsk_ack.timeout`).
+    tick: u64,
+    /// When the timer ends, ns.
+    at: u64,
+}
+
 /// The delayed ACK's present timeout, jiffies: the low 8 bits.
 pub(super) fn ato(sk: &TcpSock) -> u32 {
     sk.icsk_ack_bits & 0xff
@@ -73,8 +82,9 @@ impl Receiver {
     }
 
     /// Ticks since the start.
+    #[inline]
     fn jiffies(&self, now: u64) -> u64 {
-        (u128::from(now) * u128::from(self.settings.hz) / 1_000_000_000) as u64
+        now / 1000 * u64::from(self.settings.hz) / 1_000_000
     }
 
     /// `tcp_enter_quickack_mode`.
@@ -82,6 +92,11 @@ impl Receiver {
         more_quick_acks(sk, most);
         sk.icsk_ack_pingpong = 0;
         set_ato(sk, self.least_delay());
+    }
+
+    /// The time that later gaps are measured from.
+    pub(super) fn note_arrival(&self, sk: &mut TcpSock, now: u64) {
+        sk.icsk_ack_lrcvtime = self.jiffies(now) as u32;
     }
 
     /// The middle of `tcp_event_data_recv`: how long ACKs may be delayed follows from how often data comes.
@@ -164,23 +179,26 @@ impl Receiver {
         delay = delay.min(sk.icsk_delack_max);
         let jiffies = self.jiffies(now);
         let mut timeout = jiffies + u64::from(delay);
-        if let Some(running) = self.delayed {
-            if running <= jiffies + u64::from(delay >> 2) {
+        if let Some(running) = &self.delayed {
+            if running.tick <= jiffies + u64::from(delay >> 2) {
                 return AckAction::Now;
             }
-            timeout = timeout.min(running);
+            timeout = timeout.min(running.tick);
         }
         sk.icsk_ack_pending |= SCHED | TIMER;
-        self.delayed = Some(timeout);
+        // The timer wheel rounds up, so one tick more (`calc_index`, kernel/time/timer.c).
+        let ends = (timeout + 1) * 1_000_000;
+        self.delayed = Some(DelayTimer { tick: timeout, at: ends.div_ceil(u64::from(hz)) * 1000 });
         AckAction::Delayed
     }
 
     /// When [`Self::on_timer`] is to be called, ns.
     pub fn timer(&self) -> Option<u64> {
-        // The timer wheel rounds up, so one tick more (`calc_index`, kernel/time/timer.c).
-        let hz = u128::from(self.settings.hz);
-        let delayed = self.delayed.map(|at| (u128::from(at + 1) * 1_000_000_000).div_ceil(hz) as u64);
-        [delayed, self.compression.timer].into_iter().flatten().min()
+        let delayed = self.delayed.as_ref().map(|timer| timer.at);
+        match (delayed, self.compression.timer) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     /// A timer may have ended.
@@ -191,7 +209,7 @@ impl Receiver {
                 return AckAction::Now;
             }
         }
-        if self.delayed.is_none_or(|at| self.jiffies(now) <= at) {
+        if self.delayed.as_ref().is_none_or(|timer| now < timer.at) {
             return AckAction::None;
         }
         self.delayed = None;

@@ -32,7 +32,7 @@ use crate::{
     segment::{after, before},
 };
 use autotune::Measure;
-use delayed_ack::Compression;
+use delayed_ack::{Compression, DelayTimer};
 pub use memory::PacketMemory;
 use memory::ReceiveQueue;
 use reorder::ReorderQueue;
@@ -126,8 +126,7 @@ pub struct Receiver {
     /// Memory of both queues, bytes (`sk_rmem_alloc`).
     rmem_alloc: u32,
     compression: Compression,
-    /// The tick before the one at which the delayed ACK goes.
-    delayed: Option<u64>,
+    delayed: Option<DelayTimer>,
     /// When a segment was last refused with an ACK, ns.
     refused: Option<u64>,
     /// The sequence number after FIN has been reached, and the application has been told.
@@ -173,6 +172,7 @@ impl Receiver {
         }
         self.rcv_wup = sk.rcv_nxt;
         sk.copied_seq = sk.rcv_nxt;
+        self.note_arrival(sk, now);
         sk.icsk_ack_rcv_mss = initial_rcv_mss(sk);
         self.init_buffer_space(sk, now);
     }

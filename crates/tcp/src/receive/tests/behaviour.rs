@@ -174,3 +174,37 @@ fn the_timestamp_of_what_is_acknowledged_is_echoed() {
     rig.feed(at(&rig, base + 3 * MSS, 20_005));
     assert_eq!(rig.acknowledge().tsecr, 20_000, "not what came out of order");
 }
+
+#[test]
+fn an_interactive_session_delays_acks() {
+    let mut rig = settled();
+    rig.acknowledge();
+    rig.sk.icsk_ack_quick = 5;
+    rig.rx.data_sent(&mut rig.sk, rig.now);
+    assert_eq!(rig.sk.icsk_ack_pingpong, 1);
+    assert_eq!(rig.feed(rig.segment(rig.sk.rcv_nxt, 100)).ack, AckAction::Delayed, "despite quick ACKs");
+    let at = rig.rx.timer().unwrap();
+    assert_eq!(rig.rx.on_timer(&mut rig.sk, at), AckAction::Now);
+    assert_eq!(rig.sk.icsk_ack_pingpong, 0, "nothing was sent in time");
+}
+
+#[test]
+fn an_ack_for_older_data_says_what_was_true_then() {
+    let mut rig = settled();
+    rig.acknowledge();
+    let older = rig.sk.rcv_nxt;
+    rig.sk.icsk_ack_quick = 0;
+    rig.feed(rig.segment(older, MSS));
+    let fields = rig.rx.older_ack_fields(&mut rig.sk, older, false);
+    assert_eq!((fields.ack, fields.ece), (older, false));
+    assert!(rig.rx.timer().is_some(), "the delayed ACK is still due");
+}
+
+#[test]
+fn reading_the_end_of_a_write_is_acknowledged_at_once() {
+    let mut rig = settled();
+    rig.acknowledge();
+    let end = Segment { flags: Flags::ACK.with(Flags::PSH), ..rig.segment(rig.sk.rcv_nxt, MSS) };
+    assert_eq!(rig.feed(end).ack, AckAction::Delayed);
+    assert_eq!(rig.rx.read(&mut rig.sk, rig.now, u64::MAX), (u64::from(MSS), AckAction::Now));
+}

@@ -174,3 +174,46 @@ fn the_first_window_is_64_kb_whatever_the_mss() {
     assert_eq!((small.rcv_wnd, small.scale), (4 * 1460, 7));
     assert_eq!(InitialWindow::select(&jumbo.config, 1460, false).window_clamp, 65_535);
 }
+
+#[test]
+fn newer_kernels_make_room_for_what_waits_behind_a_hole() {
+    let grown = |minor| {
+        let mut rig = Rig::linux(minor, 16 << 20);
+        rig.now = 1_000_000_000;
+        rig.stream(2000);
+        // As if slow start had not been so steep.
+        rig.sk.sk_rcvbuf = 1_000_000;
+        let (before, hole) = (rig.sk.sk_rcvbuf, rig.sk.rcv_nxt);
+        for i in 1..300 {
+            rig.now += 121_120;
+            rig.feed_and_read(hole + i * MSS, MSS);
+        }
+        (before, rig.sk.sk_rcvbuf)
+    };
+    let (before, after) = grown(1);
+    assert_eq!(before, after);
+    let (before, after) = grown(18);
+    assert!(after > before + 400 * MSS as i32, "{before} {after}");
+}
+
+/// Linux 6.18 does not take unread data for what the application can read in a round trip.
+#[test]
+fn a_slow_reader_gets_no_larger_buffer() {
+    let rcvbuf = |minor| {
+        let mut rig = Rig::linux(minor, 16 << 20);
+        rig.now = 1_000_000_000;
+        for i in 0..4000u32 {
+            rig.now += 121_120;
+            if rig.edge - rig.sk.rcv_nxt >= MSS {
+                rig.feed(rig.segment(rig.sk.rcv_nxt, MSS));
+            }
+            if i % 160 == 0 && rig.rx.read(&mut rig.sk, rig.now, 40_000).1 == AckAction::Now {
+                rig.acknowledge();
+            }
+        }
+        assert!(rig.rx.rmem_alloc() as i32 <= rig.sk.sk_rcvbuf + 2 * 1448);
+        rig.sk.sk_rcvbuf
+    };
+    assert_eq!(rcvbuf(18), 131_072);
+    assert!(rcvbuf(1) > 131_072);
+}

@@ -73,8 +73,8 @@ impl Pair {
     pub fn new(config: Config, path: Path, to_write: Option<u64>) -> Pair {
         let header = config.ip_header + ETHERNET + 20;
         Pair {
-            sender: Endpoint::connect(config.clone(), Box::new(Reno::default()), 0),
-            receiver: Endpoint::listen(config, Box::new(Reno::default())),
+            sender: Endpoint::connect(config.clone(), Box::new(Reno), 0),
+            receiver: Endpoint::listen(config, Box::new(Reno)),
             now: 0,
             path,
             header,

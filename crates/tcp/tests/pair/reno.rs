@@ -2,7 +2,6 @@
 
 use tcp::{AckSample, CaEvent, CaState, CongestionControl, Operation, RateSample, TcpSock};
 
-#[derive(Default)]
 pub struct Reno;
 
 impl CongestionControl for Reno {
@@ -21,7 +20,8 @@ impl CongestionControl for Reno {
         (sk.snd_cwnd >> 1).max(2)
     }
     fn cong_avoid(&mut self, sk: &mut TcpSock, _: u32, mut acked: u32) {
-        if !sk.is_cwnd_limited() && !(sk.in_slow_start() && sk.snd_cwnd < 2 * sk.max_packets_out) {
+        let half_used = sk.in_slow_start() && sk.snd_cwnd < 2 * sk.max_packets_out;
+        if !sk.is_cwnd_limited() && !half_used {
             return;
         }
         if sk.in_slow_start() {

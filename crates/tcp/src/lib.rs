@@ -8,6 +8,7 @@ mod config;
 mod congestion;
 mod endpoint;
 mod info;
+mod receive;
 pub mod rounds;
 mod segment;
 mod sock;
@@ -16,6 +17,9 @@ pub use config::{Config, Profile};
 pub use congestion::{CaEvent, CaState, CongestionControl, NEEDS_ECN, Operation};
 pub use endpoint::{Endpoint, State};
 pub use info::{Event, Info};
+pub use receive::{
+    Accepted, AckAction, AckFields, Agreed, InitialWindow, PacketMemory, Receiver, timestamp_ms,
+};
 pub use segment::{Flags, SackBlocks, Segment, SynOptions, after, before, ecn};
 pub use sock::{
     AckSample, INFINITE_SSTHRESH, INITIAL_CWND, MinMax, MinMaxSample, Rack, RateSample, ReceiverRtt,

@@ -1,0 +1,282 @@
+//! When an ACK is sent: at once, delayed, or together with others.
+//!
+//! Source: `__tcp_ack_snd_check`, `tcp_event_data_recv`, `tcp_enter_quickack_mode` (net/ipv4/tcp_input.c);
+//! `tcp_send_delayed_ack`, `tcp_event_ack_sent` (net/ipv4/tcp_output.c); `tcp_delack_timer_handler`,
+//! `tcp_compressed_ack_kick` (net/ipv4/tcp_timer.c); `__tcp_cleanup_rbuf` (net/ipv4/tcp.c); RFC 9293 section 3.8.6.3.
+//!
+//! Departures:
+//!
+//! 1. `ato` has 8 bits in all kernels, as in 6.18.
+//! 2. SO_RCVLOWAT is 1, and no route asks for quick ACKs.
+//! 3. A delayed ACK's timer is stopped with its ACK; the kernel lets it run out and then does nothing.
+
+use super::{AckAction, Receiver};
+use crate::TcpSock;
+
+/// `ICSK_ACK_SCHED`: an ACK is due.
+pub(super) const SCHED: u8 = 1;
+/// `ICSK_ACK_TIMER`: its timer runs.
+pub(super) const TIMER: u8 = 2;
+/// `ICSK_ACK_PUSHED`: a small segment came, or one with PSH.
+pub(super) const PUSHED: u8 = 4;
+/// `ICSK_ACK_PUSHED2`: another one.
+pub(super) const PUSHED2: u8 = 8;
+/// `ICSK_ACK_NOW`: the next ACK may not wait.
+pub(super) const NOW: u8 = 16;
+/// `ICSK_ACK_NOMEM`: a segment was dropped for want of memory.
+pub(super) const NOMEM: u8 = 32;
+
+/// `TCP_MAX_QUICKACKS`.
+pub(super) const MAX_QUICK_ACKS: u32 = 16;
+/// `TCP_FASTRETRANS_THRESH`: so many duplicate ACKs are not held back.
+const DUPLICATE_ACKS: u8 = 3;
+/// `INET_CSK_PINGPONG_THRESH`.
+const PINGPONG: u8 = 1;
+
+/// ACKs of data that came out of order are held back for a moment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Compression {
+    /// ACKs held back (`compressed_ack`).
+    pub held: u8,
+    /// ACKs sent at once since `rcv_nxt` last moved (`dup_ack_counter`).
+    duplicates: u8,
+    /// `compressed_ack_rcv_nxt`.
+    rcv_nxt: u32,
+    /// When what is held goes, ns.
+    pub timer: Option<u64>,
+}
+
+/// When a delayed ACK goes.
+#[derive(Debug, Clone)]
+pub(super) struct DelayTimer {
+    /// The tick that was asked for (`icsk_ack.timeout`).
+    tick: u64,
+    /// When the timer ends, ns.
+    at: u64,
+}
+
+/// The delayed ACK's present timeout, jiffies: the low 8 bits.
+pub(super) fn ato(sk: &TcpSock) -> u32 {
+    sk.icsk_ack_bits & 0xff
+}
+
+fn set_ato(sk: &mut TcpSock, jiffies: u32) {
+    sk.icsk_ack_bits = sk.icsk_ack_bits & !0xff | jiffies.min(0xff);
+}
+
+fn in_quick_mode(sk: &TcpSock) -> bool {
+    sk.icsk_ack_quick > 0 && sk.icsk_ack_pingpong < PINGPONG
+}
+
+/// `tcp_incr_quickack`.
+fn more_quick_acks(sk: &mut TcpSock, most: u32) {
+    let acks = sk.rcv_wnd / (2 * u32::from(sk.icsk_ack_rcv_mss.max(1)));
+    let acks = if acks == 0 { 2 } else { acks }.min(most) as u8;
+    sk.icsk_ack_quick = sk.icsk_ack_quick.max(acks);
+}
+
+impl Receiver {
+    /// `TCP_ATO_MIN` and `TCP_DELACK_MIN`, jiffies: 40 ms.
+    fn least_delay(&self) -> u32 {
+        self.settings.hz / 25
+    }
+
+    /// Ticks since the start.
+    #[inline]
+    fn jiffies(&self, now: u64) -> u64 {
+        now / 1000 * u64::from(self.settings.hz) / 1_000_000
+    }
+
+    /// `tcp_enter_quickack_mode`.
+    pub(super) fn enter_quick_mode(&self, sk: &mut TcpSock, most: u32) {
+        more_quick_acks(sk, most);
+        sk.icsk_ack_pingpong = 0;
+        set_ato(sk, self.least_delay());
+    }
+
+    /// The time that later gaps are measured from.
+    pub(super) fn note_arrival(&self, sk: &mut TcpSock, now: u64) {
+        sk.icsk_ack_lrcvtime = self.jiffies(now) as u32;
+    }
+
+    /// The middle of `tcp_event_data_recv`: how long ACKs may be delayed follows from how often data comes.
+    pub(super) fn adapt_delay(&self, sk: &mut TcpSock, now: u64) {
+        let now = self.jiffies(now) as u32;
+        let (old, least) = (ato(sk), self.least_delay());
+        if old == 0 {
+            more_quick_acks(sk, MAX_QUICK_ACKS);
+            set_ato(sk, least);
+        } else {
+            let gap = now.wrapping_sub(sk.icsk_ack_lrcvtime);
+            if gap <= least / 2 {
+                set_ato(sk, (old >> 1) + least / 2);
+            } else if gap < old {
+                set_ato(sk, ((old >> 1) + gap).min(sk.icsk_rto));
+            } else if gap > sk.icsk_rto {
+                more_quick_acks(sk, MAX_QUICK_ACKS);
+            }
+        }
+        sk.icsk_ack_lrcvtime = now;
+    }
+
+    /// `tcp_ack_snd_check`: what is to be done about the ACK, after a segment was dealt with and data was sent.
+    pub fn ack_check(&mut self, sk: &mut TcpSock, now: u64) -> AckAction {
+        if sk.icsk_ack_pending & SCHED == 0 {
+            return AckAction::None;
+        }
+        let unacknowledged = sk.rcv_nxt.wrapping_sub(self.rcv_wup);
+        let enough = unacknowledged > u32::from(sk.icsk_ack_rcv_mss)
+            && (sk.rcv_nxt == sk.copied_seq || self.possible_window(sk) >= sk.rcv_wnd);
+        if enough || in_quick_mode(sk) || sk.icsk_ack_pending & NOW != 0 {
+            return AckAction::Now;
+        }
+        if self.reorder.is_empty() {
+            return self.delay_ack(sk, now);
+        }
+        self.compress_ack(sk, now)
+    }
+
+    /// The end of `__tcp_ack_snd_check`: at most one ACK a millisecond or twentieth of a round trip.
+    fn compress_ack(&mut self, sk: &TcpSock, now: u64) -> AckAction {
+        let compression = &mut self.compression;
+        if !self.sack || compression.held >= self.settings.comp_sack_nr {
+            return AckAction::Now;
+        }
+        if compression.rcv_nxt != sk.rcv_nxt {
+            (compression.rcv_nxt, compression.duplicates) = (sk.rcv_nxt, 0);
+        }
+        if compression.duplicates < DUPLICATE_ACKS {
+            compression.duplicates += 1;
+            return AckAction::Now;
+        }
+        compression.held += 1;
+        if compression.timer.is_none() {
+            let mut rtt_us = sk.rcv_rtt_est.rtt_us;
+            if sk.srtt_us > 0 {
+                rtt_us = rtt_us.min(sk.srtt_us);
+            }
+            // An eighth of the scaled time is the round-trip time; a twentieth of that.
+            let delay = (u64::from(rtt_us) * (1000 >> 3) / 20).min(self.settings.comp_sack_delay_ns);
+            // Soft timers run when their slack ends.
+            compression.timer = Some(now + delay + self.settings.comp_sack_slack_ns);
+        }
+        AckAction::Delayed
+    }
+
+    /// `tcp_send_delayed_ack`.
+    fn delay_ack(&mut self, sk: &mut TcpSock, now: u64) -> AckAction {
+        let hz = self.settings.hz;
+        let mut delay = ato(sk);
+        if delay > self.least_delay() {
+            let interactive = sk.icsk_ack_pingpong >= PINGPONG || sk.icsk_ack_pending & PUSHED != 0;
+            let mut most = if interactive { hz / 5 } else { hz / 2 };
+            if sk.srtt_us > 0 {
+                let rtt = (u64::from(sk.srtt_us >> 3) * u64::from(hz)).div_ceil(1_000_000) as u32;
+                most = most.min(rtt.max(self.least_delay()));
+            }
+            delay = delay.min(most);
+        }
+        delay = delay.min(sk.icsk_delack_max);
+        let jiffies = self.jiffies(now);
+        let mut timeout = jiffies + u64::from(delay);
+        if let Some(running) = &self.delayed {
+            if running.tick <= jiffies + u64::from(delay >> 2) {
+                return AckAction::Now;
+            }
+            timeout = timeout.min(running.tick);
+        }
+        sk.icsk_ack_pending |= SCHED | TIMER;
+        // The timer wheel rounds up, so one tick more (`calc_index`, kernel/time/timer.c).
+        let ends = (timeout + 1) * 1_000_000;
+        self.delayed = Some(DelayTimer { tick: timeout, at: ends.div_ceil(u64::from(hz)) * 1000 });
+        AckAction::Delayed
+    }
+
+    /// When [`Self::on_timer`] is to be called, ns.
+    pub fn timer(&self) -> Option<u64> {
+        let delayed = self.delayed.as_ref().map(|timer| timer.at);
+        match (delayed, self.compression.timer) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// A timer may have ended.
+    pub fn on_timer(&mut self, sk: &mut TcpSock, now: u64) -> AckAction {
+        if self.compression.timer.is_some_and(|at| at <= now) {
+            self.compression.timer = None;
+            if self.compression.held > 0 {
+                return AckAction::Now;
+            }
+        }
+        if self.delayed.as_ref().is_none_or(|timer| now < timer.at) {
+            return AckAction::None;
+        }
+        self.delayed = None;
+        sk.icsk_ack_pending &= !TIMER;
+        if sk.icsk_ack_pending & SCHED == 0 {
+            return AckAction::None;
+        }
+        if sk.icsk_ack_pingpong < PINGPONG {
+            let doubled = (ato(sk) << 1).min(sk.icsk_rto);
+            set_ato(sk, doubled);
+        } else {
+            sk.icsk_ack_pingpong = 0;
+            set_ato(sk, self.least_delay());
+        }
+        AckAction::Now
+    }
+
+    /// A segment with the fields of [`Self::ack_fields`] was sent (`tcp_event_ack_sent`).
+    pub fn ack_sent(&mut self, sk: &mut TcpSock) {
+        self.compression.held = 0;
+        self.compression.timer = None;
+        if sk.icsk_ack_quick > 0 {
+            let counts = sk.icsk_ack_pending & SCHED;
+            if counts >= sk.icsk_ack_quick {
+                sk.icsk_ack_quick = 0;
+                set_ato(sk, self.least_delay());
+            } else {
+                sk.icsk_ack_quick -= counts;
+            }
+        }
+        self.delayed = None;
+        sk.icsk_ack_pending = 0;
+        sk.icsk_ack_retry = 0;
+    }
+
+    /// Data was sent (the end of `tcp_event_data_sent`): soon after some was received, the session is interactive.
+    pub fn data_sent(&self, sk: &mut TcpSock, now: u64) {
+        if (self.jiffies(now) as u32).wrapping_sub(sk.icsk_ack_lrcvtime) < ato(sk) {
+            enter_pingpong(sk);
+        }
+    }
+
+    /// `tcp_cleanup_rbuf`: whether the application's reading makes an ACK due, to acknowledge or to open the window.
+    pub(super) fn ack_after_read(&mut self, sk: &mut TcpSock, copied: u64) -> AckAction {
+        let pending = sk.icsk_ack_pending;
+        if pending & SCHED != 0 {
+            let unacknowledged = sk.rcv_nxt.wrapping_sub(self.rcv_wup);
+            let pushed = pending & PUSHED2 != 0 || pending & PUSHED != 0 && sk.icsk_ack_pingpong < PINGPONG;
+            let drained = copied > 0 && pushed && self.rmem_alloc == 0;
+            if unacknowledged > u32::from(sk.icsk_ack_rcv_mss) || drained {
+                return AckAction::Now;
+            }
+        }
+        if copied > 0 && !self.fin_received() {
+            let left = self.receive_window(sk);
+            if 2 * u64::from(left) <= u64::from(sk.window_clamp) {
+                let window = self.possible_window(sk);
+                if window > 0 && u64::from(window) >= 2 * u64::from(left) {
+                    return AckAction::Now;
+                }
+            }
+        }
+        AckAction::None
+    }
+}
+
+/// `inet_csk_enter_pingpong_mode`.
+pub(super) fn enter_pingpong(sk: &mut TcpSock) {
+    sk.icsk_ack_pingpong = PINGPONG;
+}

@@ -1,0 +1,219 @@
+//! The window and the buffer over a whole slow start, against Linux 6.1 in virtual time (1 Gb/s, 20 ms, one cubic flow,
+//! `tcp_rmem` limited to 1 and to 16 MiB), and what 6.18 does in its place.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+/// Time of a packet of 1514 bytes on the link, ns.
+const PACKET_NS: u64 = 12_112;
+const DELAY_NS: u64 = 20_000_000;
+
+/// A sender in slow start without loss, over a delay and a link; ACKs return at once.
+struct SlowStart {
+    rig: Rig,
+    cwnd: u32,
+    most_cwnd: u32,
+    snd_nxt: u32,
+    snd_una: u32,
+    edge: u32,
+    link_free: u64,
+    flying: VecDeque<(u64, u32, u32)>,
+    seen: usize,
+}
+
+impl SlowStart {
+    fn new(rig: Rig, most_cwnd: u32) -> SlowStart {
+        let edge = rig.edge;
+        let mut sender = SlowStart {
+            rig,
+            cwnd: 10,
+            most_cwnd,
+            snd_nxt: 1,
+            snd_una: 1,
+            edge,
+            link_free: 0,
+            flying: VecDeque::new(),
+            seen: 0,
+        };
+        sender.rig.now = 1_000_000_000;
+        sender.send();
+        // The handshake's last ACK arrives just before the first packet.
+        sender.rig.rx.measure.restart(1, 1_000_000_000 + DELAY_NS);
+        sender
+    }
+
+    fn send(&mut self) {
+        let now = self.rig.now;
+        while (self.snd_nxt - self.snd_una) / MSS < self.cwnd && self.snd_nxt + MSS <= self.edge {
+            self.link_free = self.link_free.max(now + DELAY_NS) + PACKET_NS;
+            self.flying.push_back((self.link_free, self.snd_nxt, timestamp_ms(now)));
+            self.snd_nxt += MSS;
+        }
+    }
+
+    /// The next packet arrives.
+    fn step(&mut self) {
+        let (at, seq, sent_ms) = self.flying.pop_front().expect("a stalled sender");
+        self.rig.now = at;
+        let segment = Segment { tsecr: sent_ms, ..self.rig.segment(seq, MSS) };
+        self.rig.feed(segment);
+        if self.rig.rx.read(&mut self.rig.sk, at, u64::MAX).1 == AckAction::Now {
+            self.rig.acknowledge();
+        }
+        while let Some(ack) = self.rig.acks.get(self.seen) {
+            self.seen += 1;
+            self.cwnd = (self.cwnd + (ack.ack - self.snd_una) / MSS).min(self.most_cwnd);
+            self.snd_una = ack.ack;
+            self.edge = ack.ack + (u32::from(ack.window) << self.rig.rx.window_scale);
+            self.send();
+        }
+    }
+
+    /// Runs until so many bytes have come; gives `rcvbuf`, `rcv_space`, `rcv_ssthresh`.
+    fn at(&mut self, bytes: u64) -> (u64, i32, u32, u32) {
+        while self.rig.sk.bytes_received < bytes {
+            self.step();
+        }
+        let sk = &self.rig.sk;
+        (sk.bytes_received, sk.sk_rcvbuf, self.rig.rx.rcv_space(), sk.rcv_ssthresh)
+    }
+}
+
+#[test]
+fn linux_6_1_grows_the_buffer_as_observed() {
+    let mut run = SlowStart::new(Rig::linux(1, 16 << 20), 10_000);
+    for row in [
+        (1_448, 131_072, 14_480, 64_088),
+        (15_928, 131_400, 15_928, 64_088),
+        (44_888, 429_240, 28_960, 64_336),
+        (102_808, 840_960, 57_920, 180_176),
+        (218_648, 1_541_760, 115_840, 411_856),
+        (450_328, 2_943_360, 231_680, 769_516),
+    ] {
+        assert_eq!(run.at(row.0), row);
+    }
+    // From here on it matters which segments the sender marks with PSH.
+    let close = |is: f64, observed: f64| assert!((is / observed - 1.0).abs() < 0.02, "{is} {observed}");
+    for row in [
+        (913_688, 5_746_560, 463_360, 1_470_316),
+        (1_840_408, 11_352_960, 926_720, 2_871_916),
+        (2_995_912, 11_352_960, 926_720, 5_182_924),
+        (3_693_848, 16_777_216, 1_853_440, 5_675_116),
+    ] {
+        let (_, rcvbuf, rcv_space, rcv_ssthresh) = run.at(row.0);
+        close(f64::from(rcvbuf), f64::from(row.1));
+        close(f64::from(rcv_space), f64::from(row.2));
+        close(f64::from(rcv_ssthresh), f64::from(row.3));
+    }
+    run.at(40_000_000);
+    assert_eq!(run.rig.sk.rcv_ssthresh, 8_387_244, "half of tcp_rmem's maximum, less half a packet's memory");
+}
+
+#[test]
+fn linux_6_1_limits_the_window_to_half_of_the_buffer() {
+    let mut run = SlowStart::new(Rig::linux(1, 1 << 20), 725);
+    for row in [
+        (102_808, 840_960, 57_920, 180_176),
+        (218_648, 1_048_576, 115_840, 411_856),
+        (450_328, 1_048_576, 231_680, 522_924),
+        (913_688, 1_048_576, 463_360, 522_924),
+    ] {
+        assert_eq!(run.at(row.0), row);
+    }
+    let start = (run.rig.now, run.rig.sk.bytes_received);
+    let acks = run.rig.acks.len();
+    let (bytes, ..) = run.at(50_000_000);
+    let mbps = (bytes - start.1) as f64 * 8e3 / (run.rig.now - start.0) as f64;
+    assert!((mbps / 205.2 - 1.0).abs() < 0.02, "{mbps} Mb/s; the reference run has 205.2");
+    let ratio = (run.rig.acks.len() - acks) as f64 * f64::from(MSS) / (bytes - start.1) as f64;
+    assert!((0.5..0.53).contains(&ratio), "{ratio} ACKs a segment; the reference run has 0.514");
+    assert!(run.rig.sk.snd_una == 0 && run.rx_window().abs_diff(523_264) < 2 * MSS);
+}
+
+impl SlowStart {
+    fn rx_window(&self) -> u32 {
+        self.rig.sk.rcv_wnd
+    }
+}
+
+#[test]
+fn newer_kernels_learn_the_share_from_the_first_packets() {
+    let mut run = SlowStart::new(Rig::linux(18, 16 << 20), 10_000);
+    run.at(60_000_000);
+    // 1448 bytes in 2728: 135 / 256.
+    assert_eq!(run.rig.rx.share, window::Share::Learnt(135));
+    let share = f64::from(run.rig.sk.rcv_ssthresh) / f64::from(1 << 24);
+    assert!((share / 0.527 - 1.0).abs() < 0.01 && run.rig.sk.sk_rcvbuf == 1 << 24, "{share}");
+
+    let mut tap = Rig::linux(18, 16 << 20);
+    tap.rx.memory = PacketMemory::OnePiece;
+    tap.feed(tap.segment(1, 2 * MSS));
+    let share = tap.rx.share.window(1 << 24) as f64 / f64::from(1 << 24);
+    assert!((share / 0.7926 - 1.0).abs() < 0.005, "{share}; Linux 6.18 offered 13297152 of 16777216 bytes");
+}
+
+#[test]
+fn a_buffer_that_the_application_set_is_not_tuned() {
+    let mut rig = Rig::new(Config { rcvbuf: Some(100_000), ..Config::default() });
+    assert_eq!(rig.sk.sk_rcvbuf, 200_000);
+    rig.stream(3000);
+    assert_eq!(rig.sk.sk_rcvbuf, 200_000);
+    let asked_too_much = Rig::new(Config { rcvbuf: Some(1 << 30), ..Config::default() });
+    assert_eq!(asked_too_much.sk.sk_rcvbuf, 2 * 212_992);
+}
+
+#[test]
+fn the_first_window_is_64_kb_whatever_the_mss() {
+    let rig = Rig::linux(1, 6_291_456);
+    assert_eq!((rig.sk.rcv_wnd, rig.sk.rcv_ssthresh), (65_160, 64_088));
+    let jumbo = Rig::new(Config { mtu: 9000, ..rig.config });
+    // Seven packets of 8948 bytes.
+    assert_eq!(jumbo.sk.rcv_wnd, 7 * 8948);
+    let small = InitialWindow::select(&Config { initrwnd: Some(4), ..jumbo.config.clone() }, 1460, true);
+    assert_eq!((small.rcv_wnd, small.scale), (4 * 1460, 7));
+    assert_eq!(InitialWindow::select(&jumbo.config, 1460, false).window_clamp, 65_535);
+}
+
+#[test]
+fn newer_kernels_make_room_for_what_waits_behind_a_hole() {
+    let grown = |minor| {
+        let mut rig = Rig::linux(minor, 16 << 20);
+        rig.now = 1_000_000_000;
+        rig.stream(2000);
+        // As if slow start had not been so steep.
+        rig.sk.sk_rcvbuf = 1_000_000;
+        let (before, hole) = (rig.sk.sk_rcvbuf, rig.sk.rcv_nxt);
+        for i in 1..300 {
+            rig.now += 121_120;
+            rig.feed_and_read(hole + i * MSS, MSS);
+        }
+        (before, rig.sk.sk_rcvbuf)
+    };
+    let (before, after) = grown(1);
+    assert_eq!(before, after);
+    let (before, after) = grown(18);
+    assert!(after > before + 400 * MSS as i32, "{before} {after}");
+}
+
+/// Linux 6.18 does not take unread data for what the application can read in a round trip.
+#[test]
+fn a_slow_reader_gets_no_larger_buffer() {
+    let rcvbuf = |minor| {
+        let mut rig = Rig::linux(minor, 16 << 20);
+        rig.now = 1_000_000_000;
+        for i in 0..4000u32 {
+            rig.now += 121_120;
+            if rig.edge - rig.sk.rcv_nxt >= MSS {
+                rig.feed(rig.segment(rig.sk.rcv_nxt, MSS));
+            }
+            if i % 160 == 0 && rig.rx.read(&mut rig.sk, rig.now, 40_000).1 == AckAction::Now {
+                rig.acknowledge();
+            }
+        }
+        assert!(rig.rx.rmem_alloc() as i32 <= rig.sk.sk_rcvbuf + 2 * 1448);
+        rig.sk.sk_rcvbuf
+    };
+    assert_eq!(rcvbuf(18), 131_072);
+    assert!(rcvbuf(1) > 131_072);
+}

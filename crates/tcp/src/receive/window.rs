@@ -1,0 +1,267 @@
+//! The window that is announced: how it follows from the receive buffer, how it opens, what a header says.
+//!
+//! Source: `tcp_win_from_space` (include/net/tcp.h); `tcp_select_initial_window`, `__tcp_select_window`,
+//! `tcp_select_window` (net/ipv4/tcp_output.c); `tcp_init_buffer_space`, `tcp_grow_window`, `tcp_clamp_window`,
+//! `tcp_measure_rcv_mss` (net/ipv4/tcp_input.c); `tcp_set_window_clamp` (net/ipv4/tcp.c).
+//!
+//! Departures:
+//!
+//! 1. There is never a shortage of memory in the system (`tcp_mem`).
+//! 2. `tcp_shrink_window` and `tcp_workaround_signed_windows` are 0.
+
+use super::{Receiver, memory::Packet, settings::Settings};
+use crate::{Config, Segment, TcpSock};
+
+/// `TCP_RMEM_TO_WIN_SCALE`: window shares count in 256ths.
+const SHARE_SHIFT: u32 = 8;
+/// `TCP_INIT_CWND` segments are the first estimate of what is read in a round trip.
+const FIRST_SPACE_SEGS: u32 = 10;
+/// `TCP_MAX_WSCALE` (RFC 7323 section 2.3).
+const MAX_WINDOW_SCALE: u8 = 14;
+/// `SOCK_MIN_RCVBUF / 2`, bytes.
+const LEAST_CLAMP: u32 = (2048 + 256) / 2;
+
+/// What a SYN or SYN-ACK announces, and the limit of the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InitialWindow {
+    /// `rcv_wnd`, bytes. `rcv_ssthresh` begins with the same.
+    pub rcv_wnd: u32,
+    /// `window_clamp`, bytes.
+    pub window_clamp: u32,
+    /// Window scale to announce.
+    pub scale: u8,
+}
+
+impl InitialWindow {
+    /// `tcp_select_initial_window` as `tcp_connect_init` and `tcp_openreq_init_rwin` call it: `mss` is the announced one,
+    /// less timestamps if the peer's SYN has shown that they are used. `scaling`: whether windows may be scaled.
+    pub fn select(config: &Config, mss: u32, scaling: bool) -> InitialWindow {
+        let settings = Settings::new(config);
+        let rcvbuf = settings.initial_rcvbuf;
+        let full = settings.initial_share().window(i64::from(rcvbuf)).max(0) as u32;
+        let mut clamp = if settings.locked { full } else { u32::from(u16::MAX) << MAX_WINDOW_SCALE };
+        let mut space = full.min(clamp);
+        if space > mss {
+            space -= space % mss.max(1);
+        }
+        let mut rcv_wnd = space.min(u32::from(u16::MAX));
+        if let Some(segs) = config.initrwnd {
+            rcv_wnd = rcv_wnd.min(segs.saturating_mul(mss));
+        }
+        let mut scale = 0;
+        if scaling {
+            let most = space.max(config.rmem[2]).max(config.rmem_max).min(clamp);
+            scale = most.max(1).ilog2().saturating_sub(15).min(u32::from(MAX_WINDOW_SCALE)) as u8;
+        }
+        clamp = clamp.min(u32::from(u16::MAX) << scale);
+        InitialWindow { rcv_wnd, window_clamp: clamp, scale }
+    }
+}
+
+/// What share of the receive buffer is window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// `tcp_adv_win_scale`, before 6.6: all but 2^-n, or 2^n of it if negative.
+    Fixed(i8),
+    /// `scaling_ratio`, from 6.6 on: 256ths, learnt from the packets that come.
+    Learnt(u8),
+}
+
+impl Share {
+    /// `tcp_win_from_space`, bytes.
+    #[inline]
+    pub fn window(self, space: i64) -> i64 {
+        match self {
+            Share::Fixed(scale) if scale <= 0 => space >> -scale,
+            Share::Fixed(scale) => space - (space >> scale),
+            Share::Learnt(ratio) => (space * i64::from(ratio)) >> SHARE_SHIFT,
+        }
+    }
+}
+
+impl Receiver {
+    /// `tcp_space`: what fits into the buffer yet, as window, bytes.
+    #[inline]
+    pub(super) fn space(&self, sk: &TcpSock) -> i64 {
+        self.share.window(i64::from(sk.sk_rcvbuf) - i64::from(self.rmem_alloc))
+    }
+
+    /// `tcp_full_space`: the window of the empty buffer, bytes.
+    #[inline]
+    pub(super) fn full_space(&self, sk: &TcpSock) -> i64 {
+        self.share.window(i64::from(sk.sk_rcvbuf))
+    }
+
+    /// `tcp_receive_window`: what of the window announced last is left, bytes.
+    #[inline]
+    pub(super) fn receive_window(&self, sk: &TcpSock) -> u32 {
+        let left = self.rcv_wup.wrapping_add(sk.rcv_wnd).wrapping_sub(sk.rcv_nxt) as i32;
+        left.max(0) as u32
+    }
+
+    /// `tcp_init_buffer_space`.
+    pub(super) fn init_buffer_space(&mut self, sk: &mut TcpSock, now: u64) {
+        let advmss = u32::from(sk.advmss);
+        let app_win = u32::from(self.settings.app_win);
+        let most = self.full_space(sk).max(0) as u32;
+        if sk.window_clamp >= most {
+            sk.window_clamp = most;
+            if app_win > 0 && most > 4 * advmss {
+                sk.window_clamp = (most - most.checked_shr(app_win).unwrap_or(0)).max(4 * advmss);
+            }
+        }
+        // One segment is kept back.
+        if app_win > 0 && sk.window_clamp > 2 * advmss && sk.window_clamp + advmss > most {
+            sk.window_clamp = (2 * advmss).max(most.saturating_sub(advmss));
+        }
+        sk.rcv_ssthresh = sk.rcv_ssthresh.min(sk.window_clamp);
+        let space = sk.rcv_ssthresh.min(sk.rcv_wnd).min(FIRST_SPACE_SEGS * advmss);
+        self.measure.restart(sk.copied_seq, now);
+        self.measure.space = space;
+    }
+
+    /// `tcp_measure_rcv_mss`: the peer's segment size, and from 6.6 on the window's share of the buffer.
+    pub(super) fn measure_rcv_mss(&mut self, sk: &mut TcpSock, segment: &Segment, packet: &Packet) {
+        let last = std::mem::take(&mut sk.icsk_ack_last_seg_size);
+        let size = if segment.segs() > 1 { u32::from(segment.mss) } else { segment.len };
+        let rcv_mss = u32::from(sk.icsk_ack_rcv_mss);
+        if size >= rcv_mss {
+            if size != rcv_mss {
+                self.learn_share(sk, packet);
+            }
+            sk.icsk_ack_rcv_mss = size.min(u32::from(sk.advmss)) as u16;
+            if segment.flags.has(crate::Flags::PSH) {
+                sk.icsk_ack_pending |= super::delayed_ack::PUSHED;
+            }
+            return;
+        }
+        // A smaller segment counts as the peer's size when it comes twice in a row and was not the end of a write.
+        const DEFAULT_MSS: u32 = 536;
+        const LEAST_MSS: u32 = 88;
+        let options = segment.option_bytes(self.timestamps);
+        let fixed = u32::from(sk.tcp_header_len).saturating_sub(20);
+        let with_options = size + options;
+        let ends = segment.flags.0 & (crate::Flags::PSH.0 | crate::Flags::FIN.0 | crate::Flags::SYN.0) != 0;
+        if with_options >= DEFAULT_MSS || with_options >= LEAST_MSS && !ends {
+            let size = with_options.saturating_sub(fixed) as u16;
+            sk.icsk_ack_last_seg_size = size;
+            if size == last {
+                sk.icsk_ack_rcv_mss = size;
+                return;
+            }
+        }
+        if sk.icsk_ack_pending & super::delayed_ack::PUSHED != 0 {
+            sk.icsk_ack_pending |= super::delayed_ack::PUSHED2;
+        }
+        sk.icsk_ack_pending |= super::delayed_ack::PUSHED;
+    }
+
+    fn learn_share(&mut self, sk: &mut TcpSock, packet: &Packet) {
+        let Share::Learnt(old) = self.share else { return };
+        let ratio = ((u64::from(packet.len) << SHARE_SHIFT) / u64::from(packet.truesize.max(1))) as u8;
+        self.share = Share::Learnt(ratio.max(1));
+        if ratio.max(1) == old {
+            return;
+        }
+        let clamp = (self.full_space(sk).max(0) as u32).max(LEAST_CLAMP);
+        if clamp < sk.window_clamp {
+            sk.rcv_ssthresh = sk.rcv_ssthresh.min(clamp);
+        } else {
+            sk.rcv_ssthresh = sk.rcv_ssthresh.max(sk.rcv_wnd.min(clamp));
+        }
+        sk.window_clamp = clamp;
+        self.measure.space = self.measure.space.min(clamp);
+    }
+
+    /// `tcp_grow_window`: the window opens as segments come whose memory would fit.
+    pub(super) fn grow_window(&mut self, sk: &mut TcpSock, packet: &Packet, coalescing: bool) {
+        let room = i64::from(sk.window_clamp).min(self.space(sk)) - i64::from(sk.rcv_ssthresh);
+        if room <= 0 {
+            return;
+        }
+        let truesize = if coalescing { packet.adjusted_truesize() } else { packet.truesize };
+        let len = i64::from(packet.len);
+        let by = if self.share.window(i64::from(truesize)) <= len {
+            2 * i64::from(sk.advmss)
+        } else {
+            self.slow_growth(sk, truesize, len)
+        };
+        if by > 0 {
+            sk.rcv_ssthresh += room.min(by.max(2 * len)) as u32;
+            sk.icsk_ack_quick |= 1;
+        }
+    }
+
+    /// `__tcp_grow_window`: a packet with much overhead opens the window the less, the wider it is.
+    fn slow_growth(&self, sk: &TcpSock, truesize: u32, len: i64) -> i64 {
+        let mut truesize = self.share.window(i64::from(truesize)) >> 1;
+        let mut window = self.share.window(i64::from(self.settings.most_rcvbuf)) >> 1;
+        while i64::from(sk.rcv_ssthresh) <= window {
+            if truesize <= len {
+                return 2 * i64::from(sk.icsk_ack_rcv_mss);
+            }
+            truesize >>= 1;
+            window >>= 1;
+        }
+        0
+    }
+
+    /// `tcp_clamp_window`: the buffer is full.
+    pub(super) fn clamp_window(&mut self, sk: &mut TcpSock) {
+        sk.icsk_ack_quick = 0;
+        if sk.sk_rcvbuf < self.settings.most_rcvbuf && !self.settings.locked {
+            sk.sk_rcvbuf = (self.rmem_alloc as i32).min(self.settings.most_rcvbuf);
+        }
+        if self.rmem_alloc as i32 > sk.sk_rcvbuf {
+            sk.rcv_ssthresh = sk.window_clamp.min(2 * u32::from(sk.advmss));
+        }
+    }
+
+    /// `__tcp_select_window`: the window that could be announced now, bytes.
+    pub(super) fn possible_window(&self, sk: &mut TcpSock) -> u32 {
+        let allowed = self.full_space(sk);
+        let full = allowed.min(i64::from(sk.window_clamp));
+        let mss = i64::from(sk.icsk_ack_rcv_mss).min(full);
+        if mss <= 0 {
+            return 0;
+        }
+        let mut free = self.space(sk);
+        if free < full >> 1 {
+            sk.icsk_ack_quick = 0;
+            free &= !((1 << self.window_scale) - 1);
+            if free < allowed >> 4 || free < mss {
+                return 0;
+            }
+        }
+        free = free.min(i64::from(sk.rcv_ssthresh));
+        if self.window_scale > 0 {
+            return (free as u32).next_multiple_of(1 << self.window_scale);
+        }
+        let window = i64::from(sk.rcv_wnd);
+        if window <= free - mss || window > free {
+            return (free - free % mss) as u32;
+        }
+        if mss == full && free > window + (full >> 1) {
+            return free as u32;
+        }
+        window as u32
+    }
+
+    /// `tcp_select_window`: chooses the window, remembers it, and gives the header's field. The right edge stays or moves
+    /// to the right, except (6.6 and newer) when a segment had to be dropped for want of memory.
+    pub(super) fn select_window(&mut self, sk: &mut TcpSock) -> u16 {
+        if self.settings.zero_without_memory && sk.icsk_ack_pending & super::delayed_ack::NOMEM != 0 {
+            sk.rcv_wnd = 0;
+            self.rcv_wup = sk.rcv_nxt;
+            return 0;
+        }
+        let left = self.receive_window(sk);
+        let mut window = self.possible_window(sk);
+        if window < left {
+            window = left.next_multiple_of(1 << self.window_scale);
+        }
+        sk.rcv_wnd = window;
+        self.rcv_wup = sk.rcv_nxt;
+        (window >> self.window_scale).min(u32::from(u16::MAX)) as u16
+    }
+}

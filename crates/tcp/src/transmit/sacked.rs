@@ -1,0 +1,83 @@
+//! The ranges that were selectively acknowledged, so that each byte of a SACK block is looked at once.
+
+use crate::segment::{after, before};
+use std::collections::VecDeque;
+
+/// Disjoint ranges, ascending.
+#[derive(Debug, Default)]
+pub(super) struct Sacked {
+    ranges: VecDeque<(u32, u32)>,
+}
+
+impl Sacked {
+    /// Forgets what lies before `una`.
+    pub(super) fn trim(&mut self, una: u32) {
+        while self.ranges.front().is_some_and(|range| !after(range.1, una)) {
+            self.ranges.pop_front();
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
+    /// Adds a block; calls `news` with each part of it that is new, ascending.
+    pub(super) fn add(&mut self, start: u32, end: u32, mut news: impl FnMut(u32, u32)) {
+        // The ranges that touch or overlap the block.
+        let first = self.ranges.partition_point(|range| before(range.1, start));
+        let mut past = first;
+        let mut joined = (start, end);
+        let mut open = start;
+        while let Some(range) = self.ranges.get(past).copied().filter(|range| !after(range.0, end)) {
+            if before(open, range.0) {
+                news(open, range.0);
+            }
+            open = if after(range.1, open) { range.1 } else { open };
+            joined.0 = if before(range.0, joined.0) { range.0 } else { joined.0 };
+            joined.1 = if after(range.1, joined.1) { range.1 } else { joined.1 };
+            past += 1;
+        }
+        if before(open, end) {
+            news(open, end);
+        }
+        match past - first {
+            0 => self.ranges.insert(first, joined),
+            1 => self.ranges[first] = joined,
+            _ => {
+                self.ranges[first] = joined;
+                self.ranges.drain(first + 1..past);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn news(sacked: &mut Sacked, start: u32, end: u32) -> Vec<(u32, u32)> {
+        let mut all = Vec::new();
+        sacked.add(start, end, |from, to| all.push((from, to)));
+        all
+    }
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let mut sacked = Sacked::default();
+        assert_eq!(news(&mut sacked, 10, 20), [(10, 20)]);
+        assert_eq!(news(&mut sacked, 10, 25), [(20, 25)]);
+        assert_eq!(news(&mut sacked, 40, 50), [(40, 50)]);
+        assert_eq!(news(&mut sacked, 12, 18), []);
+        assert_eq!(news(&mut sacked, 5, 60), [(5, 10), (25, 40), (50, 60)]);
+        assert_eq!(sacked.ranges, [(5, 60)]);
+        sacked.trim(60);
+        assert!(sacked.ranges.is_empty());
+    }
+
+    #[test]
+    fn ranges_may_span_the_wrap() {
+        let mut sacked = Sacked::default();
+        assert_eq!(news(&mut sacked, u32::MAX - 9, 10), [(u32::MAX - 9, 10)]);
+        assert_eq!(news(&mut sacked, u32::MAX - 19, 20), [(u32::MAX - 19, u32::MAX - 9), (10, 20)]);
+    }
+}

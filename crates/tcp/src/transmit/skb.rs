@@ -1,0 +1,89 @@
+//! One sent packet or super-packet that is not acknowledged yet (`struct sk_buff` and `tcp_skb_cb`).
+//!
+//! Departure from the kernel: times are kept as 32 bits of microseconds, which say the same up to an age of an hour.
+
+/// What is known of a packet: the kernel's `TCPCB_*` and some marks of our own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Marks(u8);
+
+impl Marks {
+    pub(super) const SACKED: Marks = Marks(0x01);
+    /// Sent again, and that transmission is neither acknowledged nor lost.
+    pub(super) const RETRANS: Marks = Marks(0x02);
+    pub(super) const LOST: Marks = Marks(0x04);
+    /// What its transmission recorded for the rate sample counts.
+    pub(super) const TX_KNOWN: Marks = Marks(0x08);
+    pub(super) const FIN: Marks = Marks(0x10);
+    pub(super) const SYN: Marks = Marks(0x20);
+    pub(super) const APP_LIMITED: Marks = Marks(0x40);
+    pub(super) const EVER_RETRANS: Marks = Marks(0x80);
+    /// `TCPCB_RETRANS`.
+    pub(super) const ANY_RETRANS: Marks = Marks(0x82);
+
+    /// Whether any of `other` is set.
+    #[inline]
+    pub(super) fn any(self, other: Marks) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, other: Marks) {
+        self.0 |= other.0;
+    }
+
+    #[inline]
+    pub(super) fn clear(&mut self, other: Marks) {
+        self.0 &= !other.0;
+    }
+
+    #[inline]
+    pub(super) fn put(&mut self, other: Marks, on: bool) {
+        if on { self.set(other) } else { self.clear(other) }
+    }
+}
+
+/// No packet, as a link of the list by time.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A packet that was sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Skb {
+    pub(super) seq: u32,
+    /// After its last byte, SYN and FIN counted.
+    pub(super) end_seq: u32,
+    /// When it was last sent.
+    pub(super) sent_us: u32,
+    /// `tx.first_tx_mstamp`, `tx.delivered_mstamp`, `tx.delivered`, `tx.delivered_ce`.
+    pub(super) first_tx_us: u32,
+    pub(super) delivered_us: u32,
+    pub(super) delivered: u32,
+    pub(super) delivered_ce: u32,
+    /// Neighbours in the list by time.
+    pub(super) earlier: u32,
+    pub(super) later: u32,
+    /// How many segments.
+    pub(super) segs: u16,
+    pub(super) marks: Marks,
+    /// Whether it is in the list by time.
+    pub(super) listed: bool,
+}
+
+impl Skb {
+    /// Bytes of payload.
+    #[inline]
+    pub(super) fn len(&self) -> u32 {
+        let flags = u32::from(self.marks.any(Marks::SYN)) + u32::from(self.marks.any(Marks::FIN));
+        self.end_seq.wrapping_sub(self.seq).wrapping_sub(flags)
+    }
+
+    #[inline]
+    pub(super) fn segs(&self) -> u32 {
+        u32::from(self.segs)
+    }
+}
+
+/// So many packets as bytes take up, at least one.
+#[inline]
+pub(super) fn segments(len: u32, mss: u32) -> u16 {
+    if len <= mss { 1 } else { len.div_ceil(mss.max(1)).min(u32::from(u16::MAX)) as u16 }
+}

@@ -1,0 +1,197 @@
+//! Two endpoints over a path, in virtual time: a delay, a rate with a drop-tail queue, ACKs that return at once.
+//!
+//! The path is that of the reference runs: the kernel's netem, tbf with a burst of one packet, and pfifo. Super-packets
+//! are split before the queue. The application writes and reads whatever it can.
+#![allow(dead_code)]
+
+mod reno;
+
+use std::collections::VecDeque;
+
+use tcp::{Config, Endpoint, Profile, Segment, State};
+
+pub use reno::Reno;
+
+/// Ethernet header, counted by the link but not within the MTU, bytes.
+const ETHERNET: u32 = 14;
+
+/// A path, and what happens to single packets on it.
+pub struct Path {
+    /// Both ways together, ns.
+    pub rtt: u64,
+    /// Of the link, bit/s.
+    pub rate: u64,
+    /// Packets that the queue holds, the one being sent among them.
+    pub queue: usize,
+    /// Whether the data packet of this number, from 0, retransmissions counted, is lost.
+    pub loses: Box<dyn FnMut(u64) -> bool>,
+    /// How much later than the others the data packet of this number arrives, ns.
+    pub delays: Box<dyn FnMut(u64) -> u64>,
+    /// Whether the ACK of this number is lost.
+    pub loses_ack: Box<dyn FnMut(u64) -> bool>,
+}
+
+impl Path {
+    pub fn new(rate: u64, rtt: u64, queue: usize) -> Path {
+        let never = || Box::new(|_| false);
+        Path { rtt, rate, queue, loses: never(), delays: Box::new(|_| 0), loses_ack: never() }
+    }
+}
+
+/// The configuration of the reference runs.
+pub fn reference(mtu: u32, most: u32) -> Config {
+    Config {
+        profile: Profile::Linux6 { kernel: (6, 1) },
+        mtu,
+        rmem: [4096, 131_072, most],
+        wmem: [4096, 16_384, most],
+        ..Config::default()
+    }
+}
+
+/// A sender, a receiver and what is between them.
+pub struct Pair {
+    pub sender: Endpoint,
+    pub receiver: Endpoint,
+    pub now: u64,
+    path: Path,
+    header: u32,
+    /// When the packets that are in the queue leave it.
+    leaving: VecDeque<u64>,
+    last_left: Option<u64>,
+    flying: VecDeque<(u64, Segment)>,
+    /// The application has this much yet to write; none: endless.
+    pub to_write: Option<u64>,
+    pub read: u64,
+    pub sent: u64,
+    pub dropped: u64,
+    pub acks: u64,
+    pub arrived: u64,
+}
+
+impl Pair {
+    pub fn new(config: Config, path: Path, to_write: Option<u64>) -> Pair {
+        let header = config.ip_header + ETHERNET + 20;
+        Pair {
+            sender: Endpoint::connect(config.clone(), Box::new(Reno), 0),
+            receiver: Endpoint::listen(config, Box::new(Reno)),
+            now: 0,
+            path,
+            header,
+            leaving: VecDeque::new(),
+            last_left: None,
+            flying: VecDeque::new(),
+            to_write,
+            read: 0,
+            sent: 0,
+            dropped: 0,
+            acks: 0,
+            arrived: 0,
+        }
+    }
+
+    /// Everything that happens at the present time.
+    fn settle(&mut self) {
+        loop {
+            let most = self.to_write.unwrap_or(u64::MAX).min(self.sender.writable());
+            if most > 0 && self.sender.state() == State::Established {
+                let written = self.sender.write(self.now, most);
+                if let Some(left) = &mut self.to_write {
+                    *left -= written;
+                    if *left == 0 {
+                        self.sender.close(self.now);
+                    }
+                }
+            }
+            let mut idle = true;
+            while let Some(segment) = self.sender.transmit(self.now) {
+                idle = false;
+                self.forward(segment);
+            }
+            while let Some(segment) = self.receiver.transmit(self.now) {
+                idle = false;
+                self.acks += 1;
+                if !(self.path.loses_ack)(self.acks - 1) {
+                    self.sender.on_segment(self.now, segment);
+                }
+            }
+            if idle {
+                return;
+            }
+        }
+    }
+
+    /// A segment, perhaps a super-packet, leaves the sender.
+    fn forward(&mut self, mut segment: Segment) {
+        while segment.segs() > 1 {
+            let rest = segment.split_off(1);
+            self.enqueue(std::mem::replace(&mut segment, rest));
+        }
+        self.enqueue(segment);
+    }
+
+    fn enqueue(&mut self, segment: Segment) {
+        let mut at = self.now + self.path.rtt;
+        if segment.len > 0 {
+            self.sent += 1;
+            if (self.path.loses)(self.sent - 1) {
+                self.dropped += 1;
+                return;
+            }
+        }
+        while self.leaving.front().is_some_and(|&left| left <= at) {
+            self.leaving.pop_front();
+        }
+        if self.leaving.len() >= self.path.queue {
+            self.dropped += 1;
+            return;
+        }
+        let bytes = segment.len + self.header + segment.option_bytes(true);
+        let time = u64::from(bytes) * 8_000_000_000 / self.path.rate;
+        if let Some(last) = self.last_left {
+            at = at.max(last);
+        }
+        self.last_left = Some(at + time);
+        self.leaving.push_back(at);
+        if segment.len > 0 {
+            at += (self.path.delays)(self.sent - 1);
+        }
+        let place = self.flying.partition_point(|flying| flying.0 <= at);
+        self.flying.insert(place, (at, segment));
+    }
+
+    /// The next event; false if there is none before `end`, ns, which is then the present time.
+    pub fn step(&mut self, end: u64) -> bool {
+        self.settle();
+        let arrival = self.flying.front().map(|flying| flying.0);
+        let timers = [self.sender.next_timer(), self.receiver.next_timer()];
+        let next = timers.into_iter().chain([arrival]).flatten().min();
+        let Some(next) = next.filter(|&next| next <= end) else {
+            self.now = end;
+            return false;
+        };
+        assert!(next >= self.now || timers.contains(&Some(next)), "time runs backwards");
+        self.now = self.now.max(next);
+        if arrival == Some(next) {
+            let (_, segment) = self.flying.pop_front().expect("it was there");
+            self.arrived += u64::from(segment.len > 0);
+            self.receiver.on_segment(self.now, segment);
+            self.settle();
+            self.read += self.receiver.read(self.now, u64::MAX);
+        } else {
+            if timers[0] == Some(next) {
+                self.sender.on_timer(self.now);
+            }
+            if timers[1] == Some(next) {
+                self.receiver.on_timer(self.now);
+            }
+        }
+        self.settle();
+        true
+    }
+
+    /// Runs until `end`, ns.
+    pub fn run(&mut self, end: u64) {
+        while self.step(end) {}
+    }
+}

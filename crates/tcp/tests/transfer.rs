@@ -1,0 +1,114 @@
+//! Whatever a path loses, delays or reorders: all bytes arrive once and in order, and no stall is longer than the
+//! timeout allows.
+
+mod pair;
+
+use pair::{Pair, Path, reference};
+use proptest::prelude::*;
+use tcp::{Config, State};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A generator of yes and no, the same on any machine (SplitMix64).
+fn chance(seed: u64, number: u64, per_mille: u64) -> bool {
+    let mut x = (seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) % 1000 < per_mille
+}
+
+/// Runs until everything has been read and both ends know it, or `end`.
+fn transfer(pair: &mut Pair, bytes: u64, end: u64) {
+    while pair.read < bytes && pair.step(end) {
+        let sk = &pair.sender.sk;
+        assert!(sk.snd_cwnd >= 1);
+        assert!(sk.sacked_out + sk.lost_out <= sk.packets_out, "{sk:?}");
+        let beyond = sk.snd_nxt.wrapping_sub(sk.snd_una.wrapping_add(sk.snd_wnd)) as i32;
+        assert!(beyond <= 1 || sk.snd_wnd == 0, "{beyond} bytes beyond the window");
+    }
+    assert_eq!(pair.read, bytes, "after {} s: {:?}", pair.now as f64 / 1e9, pair.sender.info(pair.now));
+}
+
+#[test]
+#[ignore = "waits for the sending half"]
+fn a_short_transfer_takes_as_many_round_trips_as_it_should() {
+    let mut pair =
+        Pair::new(reference(1500, 6_291_456), Path::new(1_000_000_000, 20_000_000, 1000), Some(10 * 1448));
+    transfer(&mut pair, 10 * 1448, SECOND);
+    // SYN and data cross the path once each; what returns takes no time.
+    assert!((40_000_000..41_000_000).contains(&pair.now), "{}", pair.now);
+    let mut longer =
+        Pair::new(reference(1500, 6_291_456), Path::new(1_000_000_000, 20_000_000, 1000), Some(30 * 1448));
+    transfer(&mut longer, 30 * 1448, SECOND);
+    assert!((60_000_000..62_000_000).contains(&longer.now), "{}", longer.now);
+}
+
+#[test]
+#[ignore = "waits for the sending half"]
+fn both_ends_close() {
+    let mut pair =
+        Pair::new(reference(1500, 6_291_456), Path::new(100_000_000, 20_000_000, 100), Some(100_000));
+    transfer(&mut pair, 100_000, SECOND);
+    pair.run(2 * SECOND);
+    assert_eq!(pair.receiver.state(), State::CloseWait);
+    assert_eq!(pair.sender.state(), State::FinWait2);
+}
+
+#[test]
+#[ignore = "waits for the sending half"]
+fn a_lost_tail_is_probed_for() {
+    let mut path = Path::new(100_000_000, 40_000_000, 1000);
+    path.loses = Box::new(|number| number == 19);
+    let mut pair = Pair::new(reference(1500, 6_291_456), path, Some(20 * 1448));
+    transfer(&mut pair, 20 * 1448, SECOND);
+    assert_eq!(pair.sender.info(pair.now).total_rto, 0, "a probe finds it, not the timeout");
+}
+
+#[test]
+#[ignore = "waits for the sending half"]
+fn a_lost_window_is_repaired_by_the_timeout() {
+    let mut path = Path::new(100_000_000, 40_000_000, 1000);
+    path.loses = Box::new(|number| (50..400).contains(&number));
+    let mut pair = Pair::new(reference(1500, 6_291_456), path, Some(1_000_000));
+    transfer(&mut pair, 1_000_000, 400 * SECOND);
+}
+
+#[test]
+#[ignore = "waits for the sending half"]
+fn a_reader_that_stops_is_waited_for() {
+    let config = Config { rcvbuf: Some(50_000), ..reference(1500, 6_291_456) };
+    let mut pair = Pair::new(config, Path::new(100_000_000, 10_000_000, 1000), Some(500_000));
+    transfer(&mut pair, 500_000, 10 * SECOND);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    #[ignore = "waits for the sending half"]
+    fn all_bytes_arrive_once(
+        seed in any::<u64>(),
+        loss_per_mille in prop_oneof![Just(0u64), 1..200u64],
+        ack_loss_per_mille in prop_oneof![Just(0u64), 1..300u64],
+        reorder_per_mille in prop_oneof![Just(0u64), 1..100u64],
+        late_us in 1..50_000u64,
+        rtt_us in 100..200_000u64,
+        queue in 2..500usize,
+        rate_mbps in 1..1000u64,
+        kilobytes in 1..2000u64,
+        gso_max_segs in prop_oneof![Just(1u16), Just(u16::MAX)],
+        sack in any::<bool>(),
+        timestamps in any::<bool>(),
+    ) {
+        let mut path = Path::new(rate_mbps * 1_000_000, rtt_us * 1000, queue);
+        path.loses = Box::new(move |number| chance(seed, number, loss_per_mille));
+        path.loses_ack = Box::new(move |number| chance(!seed, number, ack_loss_per_mille));
+        path.delays = Box::new(move |number| {
+            if chance(seed.rotate_left(32), number, reorder_per_mille) { late_us * 1000 } else { 0 }
+        });
+        let config = Config { gso_max_segs, sack, timestamps, ..reference(1500, 6_291_456) };
+        let bytes = kilobytes * 1000;
+        let mut pair = Pair::new(config, path, Some(bytes));
+        transfer(&mut pair, bytes, 3000 * SECOND);
+    }
+}

@@ -31,12 +31,14 @@ lint: setup
 fuzz: setup
 	@scripts/fuzz.sh
 
-# The network in virtual time, then the lab against a plain veth pair and against the payload limit.
+# The network in virtual time, the lab against a plain veth pair and against the payload limit, and what calls of
+# congestion controls cost in the kernel.
 bench: setup
 	cargo bench --locked -p longfat-net --bench hops
 	cargo bench --locked -p longfat-lab --bench lab
+	cargo bench --locked -p longfat --bench cc
 
-# Installs what is missing for building: a C linker for Rust, and nothing else.
+# Installs what is missing for building: a C compiler, clang for eBPF, and what libbpf is built with.
 setup:
 	@scripts/setup.sh
 

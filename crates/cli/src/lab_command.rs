@@ -52,7 +52,11 @@ fn clean(json: bool) -> anyhow::Result<()> {
         .alive
         .iter()
         .map(|e| format!("left alone: {} of process {}, which is running", e.scenario, e.pid));
-    let lines: Vec<String> = removed.chain(alive).collect();
+    // What somebody loaded to stay is no leftover; it is told, since nothing else reminds of it.
+    let loaded = cc::kernel::pins::pinned().unwrap_or_default().into_iter().map(|pinned| {
+        format!("left alone: congestion control {0}; `longfat cc unload {0}` removes it", pinned.name)
+    });
+    let lines: Vec<String> = removed.chain(alive).chain(loaded).collect();
     output::text(if lines.is_empty() { "nothing to clean".into() } else { lines.join("\n") }.as_str())
 }
 

@@ -1,0 +1,22 @@
+//! The native half: a shared object, with the compiler and options that foreign files get at run time.
+
+use crate::compiler;
+use std::path::Path;
+use std::process::Command;
+
+pub fn compile(here: &Path, source: &Path, shared: &Path) -> Result<(), String> {
+    let shim = here.join("shim");
+    let compiler = compiler::find().ok_or(compiler::MISSING)?;
+    let output = Command::new(&compiler)
+        .args(compiler::OPTIONS)
+        .arg(format!("-ffile-prefix-map={}=.", here.display()))
+        .arg("-I")
+        .arg(&shim)
+        .arg(source)
+        .args([shim.join("native/runtime.c"), shim.join("native/maps.c")])
+        .arg("-o")
+        .arg(shared)
+        .output()
+        .map_err(|e| format!("starting {}: {e}", compiler.display()))?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}

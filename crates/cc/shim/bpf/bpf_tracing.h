@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What a congestion control includes as <bpf/bpf_tracing.h>: BPF_PROG, which gives a program named arguments.
+ *
+ * The kernel calls an eBPF program with one pointer to an array of its arguments; natively a program is a plain
+ * C function with these arguments.
+ */
+#ifndef __LONGFAT_BPF_TRACING_H__
+#define __LONGFAT_BPF_TRACING_H__
+
+#include "bpf/bpf_helpers.h"
+
+#ifdef __bpf__
+
+#define __lf_count(...) __lf_count_(0, ##__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+#define __lf_count_(_0, _1, _2, _3, _4, _5, _6, _7, _8, count, ...) count
+#define __lf_join(a, b) __lf_join_(a, b)
+#define __lf_join_(a, b) a##b
+#define __lf_args_0()
+#define __lf_args_1() , (void *)ctx[0]
+#define __lf_args_2() __lf_args_1(), (void *)ctx[1]
+#define __lf_args_3() __lf_args_2(), (void *)ctx[2]
+#define __lf_args_4() __lf_args_3(), (void *)ctx[3]
+#define __lf_args_5() __lf_args_4(), (void *)ctx[4]
+#define __lf_args_6() __lf_args_5(), (void *)ctx[5]
+#define __lf_args_7() __lf_args_6(), (void *)ctx[6]
+#define __lf_args_8() __lf_args_7(), (void *)ctx[7]
+
+#define BPF_PROG(name, args...)                                                                                        \
+	name(unsigned long long *ctx);                                                                                 \
+	static __always_inline __typeof__(name(0)) ____##name(unsigned long long *ctx, ##args);                        \
+	__typeof__(name(0)) name(unsigned long long *ctx)                                                              \
+	{                                                                                                              \
+		_Pragma("GCC diagnostic push")                                                                         \
+		_Pragma("GCC diagnostic ignored \"-Wint-conversion\"")                                                 \
+		return ____##name(ctx __lf_join(__lf_args_, __lf_count(args))());                                      \
+		_Pragma("GCC diagnostic pop")                                                                          \
+	}                                                                                                              \
+	static __always_inline __typeof__(name(0)) ____##name(unsigned long long *ctx, ##args)
+
+#else
+
+#define BPF_PROG(name, args...) name(args)
+
+#endif
+
+#endif

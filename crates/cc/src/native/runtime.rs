@@ -1,0 +1,93 @@
+//! What passes between this program and a native congestion control: mirrors of `shim/native/runtime.h` and of
+//! `struct tcp_congestion_ops`. Tests compare them with the compiler's layout.
+
+use std::ffi::c_void;
+use tcp::{AckSample, Operation, RateSample, TcpSock};
+
+/// `struct lf_call`: one socket.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Call {
+    pub now_ns: u64,
+    pub random: u64,
+    pub storage: *mut c_void,
+    pub congestion: [u8; 16],
+    pub changed: u32,
+    pub changing: u32,
+    pub ack_wanted: u32,
+    pub ack_rcv_nxt: u32,
+}
+
+/// `struct lf_runtime`: one copy of a shared object.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Runtime {
+    pub call: *mut Call,
+    pub jiffies: u64,
+    pub jiffy_start_ns: u64,
+    pub jiffy_ns: u64,
+    pub known: *const [u8; 16],
+    pub known_count: u64,
+}
+
+/// `struct tcp_congestion_ops` of `shim/vmlinux.h`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct RawOperations {
+    pub ssthresh: Option<unsafe extern "C" fn(*mut TcpSock) -> u32>,
+    pub cong_avoid: Option<unsafe extern "C" fn(*mut TcpSock, u32, u32)>,
+    pub set_state: Option<unsafe extern "C" fn(*mut TcpSock, u8)>,
+    pub cwnd_event: Option<unsafe extern "C" fn(*mut TcpSock, u32)>,
+    pub in_ack_event: Option<unsafe extern "C" fn(*mut TcpSock, u32)>,
+    pub pkts_acked: Option<unsafe extern "C" fn(*mut TcpSock, *const AckSample)>,
+    pub min_tso_segs: Option<unsafe extern "C" fn(*mut TcpSock) -> u32>,
+    pub cong_control: Option<unsafe extern "C" fn(*mut TcpSock, u32, i32, *const RateSample)>,
+    pub undo_cwnd: Option<unsafe extern "C" fn(*mut TcpSock) -> u32>,
+    pub sndbuf_expand: Option<unsafe extern "C" fn(*mut TcpSock) -> u32>,
+    pub get_info: Option<unsafe extern "C" fn()>,
+    pub name: [u8; 16],
+    pub key: u32,
+    pub flags: u32,
+    pub init: Option<unsafe extern "C" fn(*mut TcpSock)>,
+    pub release: Option<unsafe extern "C" fn(*mut TcpSock)>,
+}
+
+/// Where the member of an operation is.
+pub fn offset(operation: Operation) -> u64 {
+    (match operation {
+        Operation::Ssthresh => std::mem::offset_of!(RawOperations, ssthresh),
+        Operation::CongAvoid => std::mem::offset_of!(RawOperations, cong_avoid),
+        Operation::SetState => std::mem::offset_of!(RawOperations, set_state),
+        Operation::CwndEvent => std::mem::offset_of!(RawOperations, cwnd_event),
+        Operation::InAckEvent => std::mem::offset_of!(RawOperations, in_ack_event),
+        Operation::PktsAcked => std::mem::offset_of!(RawOperations, pkts_acked),
+        Operation::MinTsoSegs => std::mem::offset_of!(RawOperations, min_tso_segs),
+        Operation::CongControl => std::mem::offset_of!(RawOperations, cong_control),
+        Operation::UndoCwnd => std::mem::offset_of!(RawOperations, undo_cwnd),
+        Operation::SndbufExpand => std::mem::offset_of!(RawOperations, sndbuf_expand),
+        Operation::Init => std::mem::offset_of!(RawOperations, init),
+        Operation::Release => std::mem::offset_of!(RawOperations, release),
+    }) as u64
+}
+
+/// Where the member that no congestion control may set is.
+pub const GET_INFO_OFFSET: u64 = std::mem::offset_of!(RawOperations, get_info) as u64;
+
+/// Where members that point to functions are.
+pub fn pointer_offsets() -> impl Iterator<Item = u64> {
+    Operation::ALL.into_iter().map(offset).chain([GET_INFO_OFFSET])
+}
+
+/// A name as C holds it: at most 15 bytes, then zeros.
+pub fn c_name(name: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let length = name.len().min(15);
+    bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+    bytes
+}
+
+/// The name in such an array.
+pub fn rust_name(bytes: &[u8; 16]) -> String {
+    let length = bytes.iter().position(|b| *b == 0).unwrap_or(16);
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}

@@ -1,0 +1,112 @@
+//! Where a congestion control comes from: the program's own files, or one of the user.
+
+use crate::{Parameter, native};
+use std::path::{Path, PathBuf};
+
+/// A built-in algorithm: its text and both of its builds.
+#[derive(Debug)]
+pub struct Algorithm {
+    /// The file's name without `.bpf.c`.
+    pub name: &'static str,
+    /// The C source.
+    pub text: &'static str,
+    /// The shared object of the native build.
+    pub native: &'static [u8],
+    /// The eBPF object.
+    bpf: Aligned,
+}
+
+/// Bytes of an ELF file that is read in place.
+#[derive(Debug)]
+struct Aligned(&'static [u8]);
+
+const BUILT_IN: &[Algorithm] = include!(concat!(env!("OUT_DIR"), "/algorithms.rs"));
+
+impl Algorithm {
+    /// All, by name.
+    pub fn all() -> &'static [Algorithm] {
+        BUILT_IN
+    }
+
+    /// The object of the eBPF build.
+    pub fn bpf(&self) -> &'static [u8] {
+        self.bpf.0
+    }
+
+    /// The first sentence of the file's opening comment: what the algorithm is.
+    pub fn summary(&self) -> &'static str {
+        let comments = self.text.split("/*").skip(1).filter_map(|c| c.split("*/").next());
+        let lines = comments.flat_map(str::lines).map(|l| l.trim().trim_start_matches('*').trim());
+        let mut lines = lines.filter(|l| !l.is_empty() && !l.starts_with("SPDX"));
+        lines.next().unwrap_or_default()
+    }
+}
+
+/// A congestion control's C file.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// One of the program's own.
+    BuiltIn(&'static Algorithm),
+    /// A file of the user.
+    File {
+        /// Where it was read; headers beside it are found.
+        path: PathBuf,
+        /// Its text.
+        text: String,
+    },
+}
+
+/// Why a source cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The file cannot be read.
+    #[error("reading congestion control {path}: {cause}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's answer.
+        cause: std::io::Error,
+    },
+    /// The file does not compile.
+    #[error(transparent)]
+    Build(#[from] native::BuildError),
+}
+
+impl Source {
+    /// The program's own file of that name.
+    pub fn built_in(name: &str) -> Option<Source> {
+        Algorithm::all().iter().find(|a| a.name == name).map(Source::BuiltIn)
+    }
+
+    /// A file of the user.
+    pub fn file(path: &Path) -> Result<Source, SourceError> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Source::File { path: path.to_owned(), text }),
+            Err(cause) => Err(SourceError::Read { path: path.to_owned(), cause }),
+        }
+    }
+
+    /// The name: the file's, without `.bpf.c` or `.c`.
+    pub fn name(&self) -> &str {
+        match self {
+            Source::BuiltIn(algorithm) => algorithm.name,
+            Source::File { path, .. } => {
+                let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("file");
+                name.strip_suffix(".c").map(|n| n.strip_suffix(".bpf").unwrap_or(n)).unwrap_or(name)
+            }
+        }
+    }
+
+    /// The C source.
+    pub fn text(&self) -> &str {
+        match self {
+            Source::BuiltIn(algorithm) => algorithm.text,
+            Source::File { text, .. } => text,
+        }
+    }
+
+    /// The parameters, in the order of the file. A user's file is compiled natively for this.
+    pub fn parameters(&self) -> Result<Vec<Parameter>, SourceError> {
+        Ok(native::build(self)?.parameters().to_vec())
+    }
+}

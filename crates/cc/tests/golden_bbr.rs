@@ -1,0 +1,231 @@
+//! BBR (v1) against its description: gains, bandwidth filter, window of two bandwidth-delay products, PROBE_RTT.
+
+mod support;
+
+use cc::Value;
+use std::collections::BTreeSet;
+use support::{Flow, MSS, controller, path};
+use tcp::CongestionControl;
+use tcp::rounds::Path;
+
+/// 100 packets of bandwidth-delay product, and a queue that nothing overflows.
+const PATH: Path = path(5_000, 20_000, 10_000);
+/// Long enough for STARTUP, DRAIN and the first cycle.
+const STEADY_S: f64 = 2.0;
+
+/// Pacing rate as a multiple of the path's, in percent.
+fn gain_percent(flow: &Flow) -> f64 {
+    flow.sk().sk_pacing_rate as f64 / f64::from(MSS) / flow.rate_pps() * 100.0
+}
+
+#[test]
+fn startup_paces_at_2_89_windows_a_round_trip() {
+    let flow = Flow::new(controller("bbr", &[]), PATH);
+    let expected = 739.0 / 256.0 * 10.0 * 1448.0 / 0.020 * 0.99;
+    let rate = flow.sk().sk_pacing_rate as f64;
+    assert!((rate / expected - 1.0).abs() < 0.001, "{rate} bytes/s instead of {expected}");
+    assert_eq!(flow.sk().sk_pacing_status, 1, "the socket is asked to pace");
+}
+
+#[test]
+fn startup_doubles_each_round_and_ends_after_three_rounds_without_growth() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    let mut full_s = None;
+    flow.run_until(1.0, |flow| {
+        if flow.sk().snd_ssthresh != tcp::INFINITE_SSTHRESH && full_s.is_none() {
+            full_s = Some(flow.seconds());
+        }
+    });
+    // log2(100 / 10) round trips to fill the pipe, three more, longer by the queue that is built meanwhile.
+    let full_s = full_s.expect("STARTUP ends");
+    assert!((0.12..0.40).contains(&full_s), "STARTUP took {full_s} s");
+}
+
+#[test]
+fn drain_removes_the_queue_of_startup() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    let mut largest: f64 = 0.0;
+    flow.run_until(1.0, |flow| largest = largest.max(flow.queued()));
+    assert!(largest > 80.0, "STARTUP queued {largest} packets only");
+    let queue = flow.mean_until(3.0, Flow::queued);
+    assert!(queue < 15.0, "{queue} packets in the queue on average");
+}
+
+#[test]
+fn the_cycle_has_three_gains_and_paces_one_percent_below() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    flow.run_until(STEADY_S, |_| ());
+    let mut percent = BTreeSet::new();
+    flow.run_until(6.0, |flow| {
+        percent.insert(gain_percent(flow).round() as u32);
+    });
+    for seen in &percent {
+        let of = [74.25, 99.0, 123.75].map(|gain: f64| (f64::from(*seen) - gain).abs());
+        assert!(of.iter().any(|difference| *difference < 1.5), "paced at {seen} %, seen were {percent:?}");
+    }
+    assert!(percent.len() >= 3, "{percent:?}");
+}
+
+#[test]
+fn a_cycle_is_one_probe_one_drain_and_six_cruises() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    flow.run_until(STEADY_S, |_| ());
+    let (mut ups, mut phases) = (Vec::new(), Vec::new());
+    flow.run_until(7.0, |flow| {
+        let phase = match gain_percent(flow) {
+            gain if gain > 110.0 => 'u',
+            gain if gain < 85.0 => 'd',
+            _ => 'c',
+        };
+        if phases.last() != Some(&phase) {
+            phases.push(phase);
+            if phase == 'u' {
+                ups.push(flow.seconds());
+            }
+        }
+    });
+    let text: String = phases.iter().collect();
+    assert!(text.trim_start_matches(['c', 'd']).starts_with("udcudcudc"), "{text}");
+    let periods = ups.windows(2).map(|pair| pair[1] - pair[0]);
+    let mean = periods.clone().sum::<f64>() / periods.len() as f64;
+    // Eight phases of one smallest RTT each, ended by the ACK after; DRAIN may end early, and UP waits for its target.
+    assert!((0.14..0.20).contains(&mean), "a cycle takes {mean} s");
+}
+
+#[test]
+fn the_first_phase_is_chosen_at_random_but_never_the_draining_one() {
+    let first = |seed: u64| {
+        let mut cc = controller("bbr", &[]);
+        cc.set_seed(seed);
+        let mut flow = Flow::new(cc, PATH);
+        let mut gains = Vec::new();
+        flow.run_until(1.0, |flow| {
+            let gain = gain_percent(flow).round();
+            if flow.sk().snd_ssthresh != tcp::INFINITE_SSTHRESH && gain > 40.0 {
+                gains.push(gain);
+            }
+        });
+        // The first gain after DRAIN's, and how often it was seen in a row.
+        (gains[0], gains.iter().take_while(|gain| (**gain - gains[0]).abs() < 3.0).count())
+    };
+    let firsts: Vec<(f64, usize)> = (1..20).map(first).collect();
+    assert!(firsts.iter().all(|(gain, _)| *gain > 90.0), "{firsts:?}");
+    let lengths: BTreeSet<usize> = firsts.iter().map(|(_, length)| length / 90).collect();
+    assert!(lengths.len() >= 4, "cruises before the first probe: {firsts:?}");
+}
+
+#[test]
+fn the_window_is_two_bandwidth_delay_products() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    let cwnd = {
+        flow.run_until(STEADY_S, |_| ());
+        flow.mean_until(6.0, |flow| f64::from(flow.sk().snd_cwnd))
+    };
+    // Plus three bursts of 5 segments (7 MB/s / 1024 / MSS), even, and two packets in an eighth of the time.
+    let expected = 2.0 * PATH.bdp_packets() + 15.0;
+    assert!((cwnd - expected).abs() < 5.0, "{cwnd} packets instead of {expected}");
+}
+
+#[test]
+fn goodput_is_the_path_rate() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    flow.run_until(STEADY_S, |_| ());
+    let (rate, _) = flow.delivery(7.0);
+    assert!(rate > 0.985, "{rate} of the path's rate");
+}
+
+#[test]
+fn a_bandwidth_sample_counts_for_ten_rounds() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    flow.run_until(STEADY_S, |_| ());
+    flow.path_mut().rate_bps /= 2;
+    let (mut round_end, mut rounds, mut forgotten) = (flow.sk().delivered + flow.sk().packets_out, 0, None);
+    flow.run_until(STEADY_S + 2.0, |flow| {
+        if flow.sk().delivered >= round_end {
+            round_end = flow.sk().delivered + flow.sk().packets_out;
+            rounds += 1;
+        }
+        // The largest gain of half the rate is 62 % of what it was.
+        if gain_percent(flow) < 2.0 * 70.0 && rounds > 2 && forgotten.is_none() && gain_percent(flow) > 120.0
+        {
+            forgotten = Some(rounds);
+        }
+    });
+    let forgotten = forgotten.expect("the old bandwidth is forgotten");
+    assert!((10..=13).contains(&forgotten), "the old bandwidth was forgotten after {forgotten} rounds");
+}
+
+#[test]
+fn probe_rtt_comes_every_ten_seconds_for_200_ms() {
+    let mut flow = Flow::new(controller("bbr", &[]), PATH);
+    let (mut spans, mut was_low): (Vec<(f64, f64)>, bool) = (Vec::new(), false);
+    flow.run_until(45.0, |flow| {
+        let low = flow.sk().snd_cwnd == 4;
+        match (was_low, low) {
+            (false, true) => spans.push((flow.seconds(), flow.seconds())),
+            (true, _) => spans.last_mut().expect("a span").1 = flow.seconds(),
+            _ => (),
+        }
+        was_low = low;
+    });
+    // The smallest RTT is seen in each PROBE_RTT, so that the next follows ten seconds later.
+    assert!((3..=4).contains(&spans.len()), "{spans:?}");
+    for (begin, end) in &spans {
+        assert!((0.2..0.3).contains(&(end - begin)), "{spans:?}");
+    }
+    for pair in spans.windows(2) {
+        let gap = pair[1].0 - pair[0].1;
+        assert!((9.9..10.5).contains(&gap), "{spans:?}");
+    }
+    let prior = flow.sk().snd_cwnd;
+    assert!(prior > 150, "the window is back, at {prior}");
+}
+
+#[test]
+fn a_loss_does_not_halve_the_window() {
+    // Less than a probe adds to the pipe.
+    let mut flow = Flow::new(controller("bbr", &[]), Path { queue_packets: 15, ..PATH });
+    flow.run_until(STEADY_S, |_| ());
+    let (rate, lost) = flow.delivery(7.0);
+    assert!(lost > 0.0, "nothing was lost");
+    assert!(rate > 0.9, "{rate} of the path's rate");
+}
+
+#[test]
+fn a_slow_link_gets_single_packets() {
+    let mut flow = Flow::new(controller("bbr", &[]), path(50, 20_000, 10_000));
+    flow.run_until(10.0, |_| ());
+    let mut sk = flow.sk().clone();
+    let segs = flow.controller().min_tso_segs(&mut sk);
+    assert_eq!(segs, 1, "at {} bytes/s", flow.sk().sk_pacing_rate);
+    assert_eq!(flow.controller().sndbuf_expand(&mut sk), 3);
+}
+
+/// Most rounds in a row at one pacing rate, under a loss of 30 %.
+fn steady_rounds(detect: bool) -> u32 {
+    let path = Path { loss: 0.3, ..PATH };
+    let mut flow = Flow::new(controller("bbr", &[("detect_policer", Value::Bool(detect))]), path);
+    let (mut rate, mut round_end, mut rounds, mut longest) = (0, 0, 0, 0);
+    flow.run_until(9.0, |flow| {
+        let sk = flow.sk();
+        if sk.delivered >= round_end {
+            round_end = sk.delivered + sk.packets_in_flight();
+            rounds += 1;
+        }
+        if sk.sk_pacing_rate != rate {
+            (rate, rounds) = (sk.sk_pacing_rate, 0);
+        }
+        longest = longest.max(rounds);
+    });
+    longest
+}
+
+#[test]
+fn a_steady_rate_under_heavy_loss_is_a_policers_for_48_rounds() {
+    let with = steady_rounds(true);
+    // Counted from the ACK of what was in flight; with losses among it BBR's own rounds are somewhat shorter.
+    assert!((36..=50).contains(&with), "one rate for {with} rounds");
+    // Otherwise no phase is longer than six rounds; under loss a bandwidth may last some phases more.
+    let without = steady_rounds(false);
+    assert!(without < 15, "one rate for {without} rounds");
+}

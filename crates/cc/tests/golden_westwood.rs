@@ -1,0 +1,44 @@
+//! Westwood+ sets the window after a loss to what the measured bandwidth fills at the smallest RTT.
+
+mod support;
+
+use support::{Flow, controller, path};
+use tcp::rounds::Path;
+use tcp::{CaEvent, CaState, CongestionControl, TcpSock};
+
+/// 400 packets of bandwidth-delay product, and as much queue.
+const PATH: Path = path(4_000, 100_000, 400);
+
+/// Threshold and window at the end of each recovery, but for the time in which slow start's low rates still count.
+fn after_recoveries(path: Path) -> Vec<(u32, u32)> {
+    let mut flow = Flow::new(controller("westwood", &[]), path);
+    let (mut ends, mut before) = (Vec::new(), CaState::Open);
+    flow.run_until(60.0, |_| ());
+    flow.run_until(600.0, |flow| {
+        if before == CaState::Recovery && flow.sk().ca_state() == CaState::Open {
+            ends.push((flow.sk().snd_ssthresh, flow.sk().snd_cwnd));
+        }
+        before = flow.sk().ca_state();
+    });
+    ends
+}
+
+#[test]
+fn without_a_measurement_a_loss_leaves_half() {
+    let mut cc = controller("westwood", &[]);
+    let mut sk = TcpSock { snd_cwnd: 100, ..TcpSock::default() };
+    cc.init(&mut sk);
+    cc.cwnd_event(&mut sk, CaEvent::Loss);
+    assert_eq!(sk.snd_ssthresh, 50);
+}
+
+#[test]
+fn ssthresh_is_bandwidth_times_smallest_rtt() {
+    let ends = after_recoveries(PATH);
+    assert!(ends.len() >= 3, "{ends:?}");
+    for (ssthresh, cwnd) in &ends {
+        let of_bdp = f64::from(*ssthresh) / PATH.bdp_packets();
+        assert!((0.97..=1.01).contains(&of_bdp), "{of_bdp} bandwidth-delay products: {ends:?}");
+        assert!(cwnd - ssthresh <= 1, "the window is {cwnd}, the threshold {ssthresh}");
+    }
+}

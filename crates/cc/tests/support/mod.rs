@@ -1,0 +1,110 @@
+//! What golden tests of rate and delay based algorithms share: a driver of `tcp::rounds` that is watched at each step.
+
+// Each test file uses a part.
+#![allow(dead_code)]
+
+use cc::native::{Controller, Library};
+use cc::{Source, Value, Values};
+use std::ops::{Deref, DerefMut};
+use tcp::rounds::{Path, Rounds};
+
+/// Data in a packet, bytes.
+pub const MSS: u32 = 1448;
+
+/// The built-in algorithm with these parameters.
+pub fn controller(name: &str, values: &[(&str, Value)]) -> Controller {
+    let source = Source::built_in(name).unwrap_or_else(|| panic!("{name} is not built in"));
+    let values: Values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    let library = Library::open(&source, &values).unwrap_or_else(|e| panic!("loading {name}: {e}"));
+    let mut controller = library.controller(None).unwrap_or_else(|e| panic!("{name}: {e}"));
+    controller.set_seed(1);
+    controller
+}
+
+/// A path of so many packets a second, every one of which is acknowledged.
+pub const fn path(rate_pps: u64, rtt_us: u64, queue_packets: u64) -> Path {
+    Path {
+        rate_bps: rate_pps * MSS as u64 * 8,
+        rtt_us,
+        queue_packets,
+        mss_bytes: MSS,
+        ack_every: 1,
+        mark_from_packets: None,
+        loss: 0.0,
+        mark: 0.0,
+        ecn: false,
+        seed: 1,
+    }
+}
+
+/// A bulk flow over a path.
+pub struct Flow {
+    rounds: Rounds<Controller>,
+}
+
+impl Deref for Flow {
+    type Target = Rounds<Controller>;
+
+    fn deref(&self) -> &Rounds<Controller> {
+        &self.rounds
+    }
+}
+
+impl DerefMut for Flow {
+    fn deref_mut(&mut self) -> &mut Rounds<Controller> {
+        &mut self.rounds
+    }
+}
+
+impl Flow {
+    /// A connection whose handshake has measured the round-trip time.
+    pub fn new(cc: Controller, path: Path) -> Flow {
+        let mut sk = tcp::TcpSock { mss_cache: path.mss_bytes, ..Default::default() };
+        sk.ecn_flags = u8::from(path.ecn);
+        sk.srtt_us = (path.rtt_us as u32) << 3;
+        sk.rtt_min.s[0].v = path.rtt_us as u32;
+        Flow { rounds: Rounds::with_socket(path, cc, sk) }
+    }
+
+    /// Seconds since the start.
+    pub fn seconds(&self) -> f64 {
+        self.time_us() as f64 / 1e6
+    }
+
+    /// Runs until then, and calls after each step.
+    pub fn run_until(&mut self, seconds: f64, mut watch: impl FnMut(&Flow)) {
+        while self.seconds() < seconds {
+            assert!(self.step(), "nothing happens any more at {} s", self.seconds());
+            watch(self);
+        }
+    }
+
+    /// Mean of a quantity over time until then.
+    pub fn mean_until(&mut self, seconds: f64, of: impl Fn(&Flow) -> f64) -> f64 {
+        let (begin, mut last, mut sum) = (self.seconds(), self.seconds(), 0.0);
+        self.run_until(seconds, |flow| {
+            sum += of(flow) * (flow.seconds() - last);
+            last = flow.seconds();
+        });
+        sum / (last - begin)
+    }
+
+    /// Packets in the link's queue.
+    pub fn queued(&self) -> f64 {
+        self.queue_packets()
+    }
+
+    /// Packets per second that the path carries.
+    pub fn rate_pps(&self) -> f64 {
+        self.path().rate_bps as f64 / f64::from(MSS) / 8.0
+    }
+
+    /// Share of the path's rate that is delivered in the next seconds, and of what was sent that is lost.
+    pub fn delivery(&mut self, seconds: f64) -> (f64, f64) {
+        let (delivered, lost, begin) = (self.sk().delivered, self.sk().lost, self.seconds());
+        self.run_until(begin + seconds, |_| ());
+        let (delivered, lost) =
+            (f64::from(self.sk().delivered - delivered), f64::from(self.sk().lost - lost));
+        (delivered / seconds / self.rate_pps(), lost / (delivered + lost))
+    }
+}

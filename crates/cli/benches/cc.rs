@@ -1,0 +1,67 @@
+//! `make bench`, the congestion controls' part: what a call of each costs in the kernel, in the lab at 10 Gb/s x 20 ms.
+//!
+//! As the kernel counts it (run_time_ns / run_cnt of each BPF program); the target is under 200 ns. Needs root. With names on the command line, those
+//! only: `cargo bench -p longfat --bench cc -- cubic`.
+
+use std::process::Command;
+
+use cc::{
+    Algorithm, Source, Values,
+    kernel::{self, Measuring},
+};
+
+const LAB: &str = r#"
+title = "bench"
+duration = "4s"
+hosts.h1.address = "10.0.0.1/24"
+hosts.h2.address = "10.0.0.2/24"
+hosts."*".sysctl = { "net.ipv4.tcp_rmem" = "10240 87380 104857600", "net.ipv4.tcp_wmem" = "10240 87380 104857600", "net.ipv4.tcp_ecn" = "1" }
+[[links]]
+ends = ["h1", "h2"]
+forward = { rate = "10gbit", delay = "20ms", queue = "10MB" }
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+cc = "NAME"
+"#;
+/// Calls of a program in a run below which its mean says little: init, release and the like.
+const ENOUGH: u64 = 200;
+
+fn main() {
+    if let Some(missing) = kernel::missing() {
+        println!("skipped: {missing}");
+        return;
+    }
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let _measuring = Measuring::begin().unwrap_or_else(|e| panic!("{e}"));
+    println!("{:<10}  {:>8}  {:>10}  {:>8}  {:>26}", "", "Gb/s", "calls", "ns each", "the dearest");
+    for algorithm in
+        Algorithm::all().iter().filter(|a| wanted.is_empty() || wanted.iter().any(|w| w == a.name))
+    {
+        let loaded =
+            kernel::load(&Source::BuiltIn(algorithm), &Values::new(), None).unwrap_or_else(|e| panic!("{e}"));
+        let scenario = place.path().join("bench.toml");
+        std::fs::write(&scenario, LAB.replace("NAME", loaded.name())).expect("the scenario can be written");
+        let mut run = Command::new(env!("CARGO_BIN_EXE_longfat"));
+        run.arg("--runs")
+            .arg(place.path().join("runs"))
+            .arg("run")
+            .arg(&scenario)
+            .args(["--engine", "lab", "--json"]);
+        let output = run.output().expect("longfat runs");
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
+        let goodput = summary["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap_or(0.0);
+        let calls = loaded.calls().unwrap_or_else(|e| panic!("{e}"));
+        let (count, time) = calls.iter().fold((0, 0), |(n, t), c| (n + c.calls, t + c.time_ns));
+        let often = calls.iter().filter(|c| c.calls >= ENOUGH);
+        let dearest =
+            often.max_by(|a, b| a.ns_a_call().unwrap_or(0.0).total_cmp(&b.ns_a_call().unwrap_or(0.0)));
+        let dearest = dearest
+            .map_or(String::new(), |c| format!("{} {:.0} ns", c.program, c.ns_a_call().unwrap_or(0.0)));
+        let each = time as f64 / count.max(1) as f64;
+        println!("{:<10}  {:>8.2}  {count:>10}  {each:>8.0}  {dearest:>26}", algorithm.name, goodput / 1e9);
+    }
+}

@@ -1,0 +1,168 @@
+//! The interface of a congestion control: one method for each member of the kernel's `tcp_congestion_ops`.
+//!
+//! `get_info` is left out: no eBPF congestion control may have one.
+
+use crate::{AckSample, RateSample, TcpSock};
+
+/// Where the sender stands with losses (`enum tcp_ca_state`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum CaState {
+    /// Nothing is wrong.
+    Open = 0,
+    /// Duplicate ACKs or SACKs, too few for a loss.
+    Disorder = 1,
+    /// The window is being reduced after an ECN mark or a local drop.
+    Cwr = 2,
+    /// Fast retransmission.
+    Recovery = 3,
+    /// After a retransmission timeout.
+    Loss = 4,
+}
+
+impl From<u8> for CaState {
+    /// From the value of the kernel; what is above 4 is read as `Loss`.
+    fn from(value: u8) -> CaState {
+        match value {
+            0 => CaState::Open,
+            1 => CaState::Disorder,
+            2 => CaState::Cwr,
+            3 => CaState::Recovery,
+            _ => CaState::Loss,
+        }
+    }
+}
+
+/// What `cwnd_event` is told of (`enum tcp_ca_event`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum CaEvent {
+    /// The first packet after none was in flight.
+    TxStart = 0,
+    /// The window was reset after idling.
+    CwndRestart = 1,
+    /// The reduction of the window has ended.
+    CompleteCwr = 2,
+    /// A retransmission timeout.
+    Loss = 3,
+    /// A data packet came without a mark (only for algorithms that need ECN).
+    EcnNoCe = 4,
+    /// A data packet came with a mark.
+    EcnIsCe = 5,
+}
+
+/// A member of `tcp_congestion_ops`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Operation {
+    Ssthresh,
+    CongAvoid,
+    SetState,
+    CwndEvent,
+    InAckEvent,
+    PktsAcked,
+    MinTsoSegs,
+    CongControl,
+    UndoCwnd,
+    SndbufExpand,
+    Init,
+    Release,
+}
+
+impl Operation {
+    /// All, in the order of `struct tcp_congestion_ops`.
+    pub const ALL: [Operation; 12] = [
+        Operation::Ssthresh,
+        Operation::CongAvoid,
+        Operation::SetState,
+        Operation::CwndEvent,
+        Operation::InAckEvent,
+        Operation::PktsAcked,
+        Operation::MinTsoSegs,
+        Operation::CongControl,
+        Operation::UndoCwnd,
+        Operation::SndbufExpand,
+        Operation::Init,
+        Operation::Release,
+    ];
+
+    /// The member's name in C.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Ssthresh => "ssthresh",
+            Operation::CongAvoid => "cong_avoid",
+            Operation::SetState => "set_state",
+            Operation::CwndEvent => "cwnd_event",
+            Operation::InAckEvent => "in_ack_event",
+            Operation::PktsAcked => "pkts_acked",
+            Operation::MinTsoSegs => "min_tso_segs",
+            Operation::CongControl => "cong_control",
+            Operation::UndoCwnd => "undo_cwnd",
+            Operation::SndbufExpand => "sndbuf_expand",
+            Operation::Init => "init",
+            Operation::Release => "release",
+        }
+    }
+}
+
+/// `flags`: the algorithm needs ECN (`TCP_CONG_NEEDS_ECN`).
+pub const NEEDS_ECN: u32 = 0x2;
+
+/// One socket's congestion control.
+///
+/// The caller keeps the members of [`TcpSock`] as Linux does and asks [`has`](Self::has) where Linux looks whether
+/// a member is set; calling an operation that is not there does nothing, or what its text says. The time is the
+/// socket's: `tcp_clock_cache` (ns) and `tcp_mstamp` (us).
+pub trait CongestionControl {
+    /// The name that `tcp_congestion_ops` gives, which need not be the file's. Changes if the algorithm hands the
+    /// socket to another (`bpf_setsockopt` of `TCP_CONGESTION`).
+    fn name(&self) -> &str;
+
+    /// `TCP_CONG_*`.
+    fn flags(&self) -> u32;
+
+    /// Whether the member is set.
+    fn has(&self, operation: Operation) -> bool;
+
+    /// Called once, when the connection is established.
+    fn init(&mut self, sk: &mut TcpSock);
+
+    /// Called once, when the connection ends.
+    fn release(&mut self, sk: &mut TcpSock);
+
+    /// The slow-start threshold after a loss, in packets.
+    fn ssthresh(&mut self, sk: &mut TcpSock) -> u32;
+
+    /// New data was acknowledged up to `ack` (sequence number), `acked` packets: the window may grow.
+    fn cong_avoid(&mut self, sk: &mut TcpSock, ack: u32, acked: u32);
+
+    /// The state is about to be `new_state`; the socket still has the old one.
+    fn set_state(&mut self, sk: &mut TcpSock, new_state: CaState);
+
+    /// Something happened to the window.
+    fn cwnd_event(&mut self, sk: &mut TcpSock, event: CaEvent);
+
+    /// An ACK came, before it is processed; `flags` is of `CA_ACK_*`.
+    fn in_ack_event(&mut self, sk: &mut TcpSock, flags: u32);
+
+    /// Packets were acknowledged or selectively acknowledged.
+    fn pkts_acked(&mut self, sk: &mut TcpSock, sample: &AckSample);
+
+    /// The least number of segments in a super-packet; 0 if the algorithm does not say.
+    fn min_tso_segs(&mut self, sk: &mut TcpSock) -> u32;
+
+    /// Takes the place of `cong_avoid` and of the reduction in recovery: called for every ACK, sets window and rate.
+    fn cong_control(&mut self, sk: &mut TcpSock, ack: u32, flag: i32, sample: &RateSample);
+
+    /// The window after a reduction was found to be wrong, in packets.
+    fn undo_cwnd(&mut self, sk: &mut TcpSock) -> u32;
+
+    /// How many windows the send buffer should hold; 0 if the algorithm does not say.
+    fn sndbuf_expand(&mut self, sk: &mut TcpSock) -> u32;
+
+    /// The `rcv_nxt` of an ACK that the algorithm wants sent at once (`bpf_tcp_send_ack`), once for each request.
+    fn take_ack_request(&mut self) -> Option<u32> {
+        None
+    }
+}

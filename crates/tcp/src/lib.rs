@@ -1,0 +1,15 @@
+//! TCP as congestion control sees it: the kernel's socket, the interface of a controller, and a driver for tests.
+//!
+//! A controller (crate `cc` makes them of C files) is called through [`CongestionControl`] with a [`TcpSock`], whose
+//! layout is that of `struct tcp_sock` in `crates/cc/shim/vmlinux.h`. [`rounds`] drives a controller with synthetic
+//! ACKs, losses and marks over a small path, round by round. No I/O, no clock.
+
+mod congestion;
+pub mod rounds;
+mod sock;
+
+pub use congestion::{CaEvent, CaState, CongestionControl, NEEDS_ECN, Operation};
+pub use sock::{
+    AckSample, INFINITE_SSTHRESH, INITIAL_CWND, MinMax, MinMaxSample, Rack, RateSample, ReceiverRtt,
+    RxOptions, TcpSock,
+};

@@ -1,0 +1,561 @@
+//! The sender of the driver: the members of `TcpSock` kept, and the controller called, in Linux's order.
+//!
+//! The order is that of `tcp_ack`, `tcp_fastretrans_alert` and `tcp_write_xmit` (Linux 6.18, `net/ipv4`). Departures:
+//!
+//! 1. A packet is lost when three later ones were delivered; the path never reorders, so that RACK would say the same.
+//! 2. Retransmissions are never lost, and a timeout happens only when it is asked for.
+//! 3. `rtt_min` is the least of all time, not of the last 300 s. Sequence numbers count whole packets.
+//! 4. Packets are paced one by one; `min_tso_segs` and `sndbuf_expand` are called and not acted upon.
+
+use super::path::Ack;
+use crate::{
+    AckSample, CaEvent, CaState, CongestionControl, INFINITE_SSTHRESH, INITIAL_CWND, Operation, RateSample,
+    TcpSock,
+};
+use std::collections::VecDeque;
+
+/// Flags of an ACK (`net/ipv4/tcp_input.c`).
+const FLAG_DATA_ACKED: i32 = 0x04;
+const FLAG_RETRANS_DATA_ACKED: i32 = 0x08;
+const FLAG_DATA_SACKED: i32 = 0x20;
+const FLAG_ECE: i32 = 0x40;
+const FLAG_SLOWPATH: i32 = 0x100;
+const FLAG_SND_UNA_ADVANCED: i32 = 0x400;
+
+/// `CA_ACK_*` of `in_ack_event`.
+const CA_ACK_SLOWPATH: u32 = 1;
+const CA_ACK_WIN_UPDATE: u32 = 2;
+const CA_ACK_ECE: u32 = 4;
+
+/// Ticks a second of jiffies, and us of one.
+const HZ: u64 = 250;
+pub(super) const JIFFY_US: u64 = 1_000_000 / HZ;
+
+/// Later packets delivered that make one lost (RFC 6675).
+const DUP_THRESHOLD: u64 = 3;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stand {
+    Out,
+    Sacked,
+    Lost,
+    SentAgain,
+}
+
+/// A packet that is not acknowledged yet, with what its transmission recorded (`tcp_skb_cb.tx`).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Packet {
+    pub(super) stand: Stand,
+    pub(super) sent_us: u64,
+    pub(super) first_tx_us: u64,
+    pub(super) delivered_us: u64,
+    pub(super) delivered: u32,
+    pub(super) delivered_ce: u32,
+    pub(super) in_flight: u32,
+    pub(super) app_limited: bool,
+}
+
+/// The sending half of a connection.
+#[derive(Debug)]
+pub(super) struct Sender<C> {
+    pub(super) sk: TcpSock,
+    pub(super) cc: C,
+    /// Packets from `una` to `nxt`.
+    out: VecDeque<Packet>,
+    pub(super) una: u64,
+    pub(super) nxt: u64,
+    high: u64,
+    highest_sacked: Option<u64>,
+    /// Packets below are known to be delivered or lost.
+    judged: u64,
+    /// No packet below waits to be sent again.
+    next_lost: u64,
+    pub(super) lost: u64,
+    /// Packets the application still has; none: endless.
+    pub(super) backlog: Option<u64>,
+    last_sent_us: u64,
+    ece: bool,
+    undo_wanted: bool,
+    pub(super) last_rtt_us: i64,
+}
+
+impl<C: CongestionControl> Sender<C> {
+    pub(super) fn new(mut sk: TcpSock, mut cc: C, now_ns: u64) -> Sender<C> {
+        sk.tcp_clock_cache = now_ns;
+        sk.tcp_mstamp = now_ns / 1000;
+        sk.lsndtime = (sk.tcp_mstamp / JIFFY_US) as u32;
+        cc.init(&mut sk);
+        sk.icsk_ca_bits |= 1 << 5;
+        Sender {
+            sk,
+            cc,
+            out: VecDeque::new(),
+            una: 0,
+            nxt: 0,
+            high: 0,
+            highest_sacked: None,
+            judged: 0,
+            next_lost: 0,
+            lost: 0,
+            backlog: None,
+            last_sent_us: 0,
+            ece: false,
+            undo_wanted: false,
+            last_rtt_us: -1,
+        }
+    }
+
+    pub(super) fn set_time(&mut self, now_ns: u64) {
+        self.sk.tcp_clock_cache = now_ns;
+        self.sk.tcp_mstamp = now_ns / 1000;
+    }
+
+    fn jiffies(&self) -> u32 {
+        (self.sk.tcp_mstamp / JIFFY_US) as u32
+    }
+
+    pub(super) fn sequence(&self, packet: u64) -> u32 {
+        (packet as u32).wrapping_mul(self.sk.mss_cache)
+    }
+
+    // ---- Sending -----------------------------------------------------------------------------------------------
+
+    /// The next packet to send now, and whether it is a retransmission; asking changes nothing.
+    pub(super) fn next_to_send(&mut self) -> Option<(u64, bool)> {
+        if self.sk.packets_in_flight() >= self.sk.snd_cwnd {
+            return None;
+        }
+        if self.sk.lost_out > self.sk.retrans_out {
+            let from = self.next_lost.max(self.una);
+            let at = (from..self.nxt).find(|id| self.out[(id - self.una) as usize].stand == Stand::Lost);
+            if let Some(id) = at {
+                self.next_lost = id;
+                return Some((id, true));
+            }
+        }
+        (self.backlog != Some(0)).then_some((self.nxt, false))
+    }
+
+    /// Accounts for a packet that is being sent (`tcp_event_new_data_sent`, `tcp_rate_skb_sent`).
+    pub(super) fn sent(&mut self, packet: u64, again: bool) {
+        let now_us = self.sk.tcp_mstamp;
+        if !again && self.out.is_empty() {
+            self.restart_after_idle();
+        }
+        if self.sk.packets_in_flight() == 0 {
+            self.cc.cwnd_event(&mut self.sk, CaEvent::TxStart);
+        }
+        let sk = &mut self.sk;
+        sk.lsndtime = (now_us / JIFFY_US) as u32;
+        self.last_sent_us = now_us;
+        if sk.packets_out == 0 {
+            sk.first_tx_mstamp = now_us;
+            sk.delivered_mstamp = now_us;
+        }
+        let record = Packet {
+            stand: if again { Stand::SentAgain } else { Stand::Out },
+            sent_us: now_us,
+            first_tx_us: sk.first_tx_mstamp,
+            delivered_us: sk.delivered_mstamp,
+            delivered: sk.delivered,
+            delivered_ce: sk.delivered_ce,
+            in_flight: sk.packets_in_flight() + 1,
+            app_limited: sk.app_limited != 0,
+        };
+        sk.bytes_sent += u64::from(sk.mss_cache);
+        sk.segs_out = sk.segs_out.wrapping_add(1);
+        sk.data_segs_out = sk.data_segs_out.wrapping_add(1);
+        if again {
+            sk.retrans_out += 1;
+            sk.total_retrans = sk.total_retrans.wrapping_add(1);
+            sk.bytes_retrans += u64::from(sk.mss_cache);
+            self.out[(packet - self.una) as usize] = record;
+        } else {
+            sk.packets_out += 1;
+            self.out.push_back(record);
+            self.nxt += 1;
+            self.sk.snd_nxt = self.sequence(self.nxt);
+            self.sk.write_seq = self.sk.snd_nxt;
+            self.backlog = self.backlog.map(|left| left - 1);
+        }
+        if self.in_reduction() {
+            self.sk.prr_out += 1;
+        }
+    }
+
+    /// `tcp_slow_start_after_idle_check` and `tcp_cwnd_restart`.
+    fn restart_after_idle(&mut self) {
+        if self.last_sent_us == 0 || self.cc.has(Operation::CongControl) {
+            return;
+        }
+        let rto_us = u64::from(self.sk.icsk_rto) * JIFFY_US;
+        let mut idle_us = self.sk.tcp_mstamp.saturating_sub(self.last_sent_us);
+        if idle_us <= rto_us {
+            return;
+        }
+        self.cc.cwnd_event(&mut self.sk, CaEvent::CwndRestart);
+        self.sk.snd_ssthresh = self.current_ssthresh();
+        let least = INITIAL_CWND.min(self.sk.snd_cwnd);
+        while idle_us > rto_us && self.sk.snd_cwnd > least {
+            self.sk.snd_cwnd >>= 1;
+            idle_us -= rto_us;
+        }
+        self.sk.snd_cwnd = self.sk.snd_cwnd.max(least);
+        self.sk.snd_cwnd_stamp = self.jiffies();
+        self.sk.snd_cwnd_used = 0;
+    }
+
+    /// After sending all that may be sent: `tcp_cwnd_validate` and `tcp_rate_check_app_limited`.
+    pub(super) fn sending_stops(&mut self, sent_any: bool) {
+        let limited = self.sk.packets_in_flight() >= self.sk.snd_cwnd;
+        if !limited && self.backlog == Some(0) && self.sk.lost_out <= self.sk.retrans_out {
+            self.sk.app_limited = self.sk.delivered.wrapping_add(self.sk.packets_in_flight()).max(1);
+        }
+        if !sent_any {
+            return;
+        }
+        let window_over = self.sk.snd_una.wrapping_sub(self.sk.cwnd_usage_seq) as i32 >= 0;
+        let fuller = !self.sk.is_cwnd_limited() && self.sk.packets_out > self.sk.max_packets_out;
+        if window_over || limited || fuller {
+            self.sk.set_is_cwnd_limited(limited);
+            self.sk.max_packets_out = self.sk.packets_out;
+            self.sk.cwnd_usage_seq = self.sk.snd_nxt;
+        }
+        if self.sk.is_cwnd_limited() {
+            self.sk.snd_cwnd_used = 0;
+            self.sk.snd_cwnd_stamp = self.jiffies();
+        } else if self.sk.packets_out > self.sk.snd_cwnd_used {
+            self.sk.snd_cwnd_used = self.sk.packets_out;
+        }
+        self.cc.min_tso_segs(&mut self.sk);
+    }
+
+    // ---- ACKs --------------------------------------------------------------------------------------------------
+
+    /// `tcp_ack`.
+    pub(super) fn acked(&mut self, ack: &Ack) {
+        let (prior_una, prior_delivered, prior_lost) = (self.una, self.sk.delivered, self.lost);
+        let prior_sacked = self.sk.sacked_out;
+        let mut sample =
+            RateSample { prior_in_flight: self.sk.packets_in_flight(), rtt_us: -1, ..Default::default() };
+        let mut flag = if ack.marked { FLAG_ECE } else { 0 };
+        self.ece = ack.marked;
+        let slow = ack.marked || self.sk.sacked_out > 0 || self.sk.ca_state() != CaState::Open;
+        flag |= if slow { FLAG_SLOWPATH } else { 0 };
+        if ack.next > self.una {
+            flag |= FLAG_SND_UNA_ADVANCED;
+            self.sk.snd_una = self.sequence(ack.next.min(self.nxt));
+            self.sk.bytes_acked += (ack.next - self.una) * u64::from(self.sk.mss_cache);
+        }
+        let ece = if ack.marked { CA_ACK_ECE } else { 0 };
+        self.cc.in_ack_event(&mut self.sk, if slow { CA_ACK_SLOWPATH | ece } else { CA_ACK_WIN_UPDATE });
+
+        let pkts_acked = self.clean_queue(ack, &mut flag, &mut sample, prior_sacked);
+        self.detect_losses();
+        self.alert(flag, prior_una);
+
+        let delivered = self.sk.delivered.wrapping_sub(prior_delivered);
+        let lost = (self.lost - prior_lost) as u32;
+        self.rate_sample(delivered, lost, &mut sample);
+        let acked_up_to = self.sk.snd_una;
+        if pkts_acked > 0 || delivered > 0 || ack.marked {
+            self.control(acked_up_to, delivered, lost, flag, &sample);
+        }
+    }
+
+    /// `tcp_sacktag_write_queue` and `tcp_clean_rtx_queue`: takes out what was acknowledged, measures the round trip.
+    fn clean_queue(&mut self, ack: &Ack, flag: &mut i32, sample: &mut RateSample, prior_sacked: u32) -> u32 {
+        let now_us = self.sk.tcp_mstamp;
+        let (mut first_us, mut last_us, mut last_in_flight) = (None, None, 0);
+        let mut fresh = 0;
+        for id in &ack.news {
+            let Some(index) = id.checked_sub(self.una).map(|i| i as usize) else { continue };
+            let Some(packet) = self.out.get(index).copied().filter(|p| p.stand != Stand::Sacked) else {
+                continue;
+            };
+            fresh += 1;
+            self.sk.delivered = self.sk.delivered.wrapping_add(1);
+            if ack.marked {
+                self.sk.delivered_ce = self.sk.delivered_ce.wrapping_add(1);
+            }
+            self.take_in(&packet, sample, *id);
+            match packet.stand {
+                Stand::SentAgain => {
+                    self.sk.retrans_out -= 1;
+                    self.sk.lost_out -= 1;
+                    *flag |= FLAG_RETRANS_DATA_ACKED;
+                }
+                Stand::Lost => self.sk.lost_out -= 1,
+                _ => {
+                    first_us.get_or_insert(packet.sent_us);
+                    last_us = Some(packet.sent_us);
+                    last_in_flight = packet.in_flight;
+                }
+            }
+            self.out[index].stand = Stand::Sacked;
+            self.sk.sacked_out += 1;
+            if *id >= ack.next {
+                *flag |= FLAG_DATA_SACKED;
+                self.highest_sacked = Some(self.highest_sacked.map_or(*id, |h| h.max(*id)));
+            }
+        }
+        let mut pkts_acked = 0;
+        while self.una < ack.next {
+            let Some(packet) = self.out.pop_front() else { break };
+            match packet.stand {
+                Stand::Sacked => self.sk.sacked_out -= 1,
+                // Delivered before a cut that lost the ACK.
+                stand => {
+                    fresh += 1;
+                    self.sk.delivered = self.sk.delivered.wrapping_add(1);
+                    self.sk.retrans_out -= u32::from(stand == Stand::SentAgain);
+                    self.sk.lost_out -= u32::from(stand != Stand::Out);
+                    self.take_in(&packet, sample, self.una);
+                }
+            }
+            self.sk.packets_out -= 1;
+            self.una += 1;
+            pkts_acked += 1;
+            *flag |= FLAG_DATA_ACKED;
+        }
+        self.sk.snd_una = self.sequence(self.una);
+        let mut rtt_us = -1;
+        if let (Some(first), Some(last)) = (first_us, last_us) {
+            rtt_us = (now_us - last).max(1) as i64;
+            sample.rtt_us = rtt_us;
+            self.last_rtt_us = rtt_us;
+            let least = &mut self.sk.rtt_min.s[0];
+            if rtt_us as u32 <= least.v {
+                *least = crate::MinMaxSample { t: (now_us / JIFFY_US) as u32, v: rtt_us as u32 };
+            }
+            let delayed = pkts_acked == 1 && prior_sacked == 0 && fresh == 1 && last_in_flight > 0;
+            sample.is_ack_delayed = delayed && sample.prior_delivered.wrapping_add(1) == self.sk.delivered;
+            self.estimate((now_us - first).max(1) as u32);
+        }
+        if fresh > 0 {
+            let in_flight = last_in_flight;
+            let sample = AckSample { pkts_acked: fresh, rtt_us: rtt_us as i32, in_flight };
+            self.cc.pkts_acked(&mut self.sk, &sample);
+        }
+        pkts_acked
+    }
+
+    fn detect_losses(&mut self) {
+        let Some(highest) = self.highest_sacked else { return };
+        if highest < self.una {
+            self.highest_sacked = None;
+            return;
+        }
+        // What is below was judged before: all of it is sacked, lost or sent again.
+        let until = (highest + 1).saturating_sub(DUP_THRESHOLD);
+        for id in self.judged.max(self.una)..until {
+            let packet = &mut self.out[(id - self.una) as usize];
+            if packet.stand == Stand::Out {
+                packet.stand = Stand::Lost;
+                self.sk.lost_out += 1;
+                self.sk.lost = self.sk.lost.wrapping_add(1);
+                self.lost += 1;
+                self.next_lost = self.next_lost.min(id);
+            }
+        }
+        self.judged = self.judged.max(until);
+    }
+
+    /// `tcp_fastretrans_alert`.
+    fn alert(&mut self, flag: i32, prior_una: u64) {
+        let state = self.sk.ca_state();
+        // Not before all that really was lost is on its way again, for the undo declares it delivered.
+        if self.undo_wanted && self.sk.undo_marker != 0 && self.sk.lost_out == self.sk.retrans_out {
+            self.undo_wanted = false;
+            self.undo();
+            return;
+        }
+        if state != CaState::Open && self.una >= self.high {
+            match state {
+                CaState::Cwr if self.una != self.high || self.una > prior_una => {
+                    self.end_reduction();
+                    self.set_state(CaState::Open);
+                }
+                CaState::Recovery => {
+                    self.set_state(CaState::Open);
+                    self.end_reduction();
+                }
+                CaState::Loss => self.set_state(CaState::Open),
+                _ => {}
+            }
+        }
+        let state = self.sk.ca_state();
+        if matches!(state, CaState::Recovery | CaState::Loss) {
+            return;
+        }
+        if self.sk.lost_out > 0 {
+            self.enter_recovery();
+            return;
+        }
+        if flag & FLAG_ECE != 0 && state < CaState::Cwr {
+            self.sk.prior_ssthresh = 0;
+            self.sk.undo_marker = 0;
+            self.begin_reduction();
+            self.set_state(CaState::Cwr);
+        } else if state != CaState::Cwr {
+            let next = if self.sk.sacked_out > 0 { CaState::Disorder } else { CaState::Open };
+            if next != state {
+                self.set_state(next);
+                self.high = self.nxt;
+                self.sk.high_seq = self.sk.snd_nxt;
+            }
+        }
+    }
+
+    /// `tcp_enter_recovery`.
+    fn enter_recovery(&mut self) {
+        self.sk.prior_ssthresh = 0;
+        self.sk.undo_marker = self.sk.snd_una | 1;
+        self.sk.undo_retrans = -1;
+        if self.sk.ca_state() != CaState::Cwr {
+            self.sk.prior_ssthresh = self.current_ssthresh();
+            self.begin_reduction();
+        }
+        self.set_state(CaState::Recovery);
+    }
+
+    /// `tcp_init_cwnd_reduction`.
+    fn begin_reduction(&mut self) {
+        self.high = self.nxt;
+        self.sk.high_seq = self.sk.snd_nxt;
+        self.sk.tlp_high_seq = 0;
+        self.sk.snd_cwnd_cnt = 0;
+        self.sk.prior_cwnd = self.sk.snd_cwnd;
+        self.sk.prr_delivered = 0;
+        self.sk.prr_out = 0;
+        self.sk.snd_ssthresh = self.cc.ssthresh(&mut self.sk);
+    }
+
+    /// `tcp_end_cwnd_reduction`.
+    fn end_reduction(&mut self) {
+        if self.cc.has(Operation::CongControl) {
+            return;
+        }
+        if self.sk.snd_ssthresh < INFINITE_SSTHRESH {
+            self.sk.snd_cwnd = self.sk.snd_ssthresh;
+            self.sk.snd_cwnd_stamp = self.jiffies();
+        }
+        self.cc.cwnd_event(&mut self.sk, CaEvent::CompleteCwr);
+    }
+
+    /// `tcp_enter_loss`, after everything in flight was lost.
+    pub(super) fn timeout(&mut self, has_arrived: impl Fn(u64) -> bool) {
+        if self.out.is_empty() {
+            return;
+        }
+        self.sk.prior_ssthresh = self.current_ssthresh();
+        self.sk.prior_cwnd = self.sk.snd_cwnd;
+        self.sk.snd_ssthresh = self.cc.ssthresh(&mut self.sk);
+        self.cc.cwnd_event(&mut self.sk, CaEvent::Loss);
+        self.sk.undo_marker = self.sk.snd_una | 1;
+        self.sk.retrans_out = 0;
+        for (id, packet) in (self.una..).zip(self.out.iter_mut()) {
+            if matches!(packet.stand, Stand::Out | Stand::SentAgain) {
+                self.sk.lost_out += u32::from(packet.stand == Stand::Out);
+                self.lost += u64::from(!has_arrived(id));
+                self.sk.lost = self.sk.lost.wrapping_add(1);
+                packet.stand = Stand::Lost;
+            }
+        }
+        self.next_lost = self.una;
+        self.judged = self.nxt;
+        self.sk.snd_cwnd = self.sk.packets_in_flight() + 1;
+        self.sk.snd_cwnd_cnt = 0;
+        self.sk.snd_cwnd_stamp = self.jiffies();
+        self.set_state(CaState::Loss);
+        self.high = self.nxt;
+        self.sk.high_seq = self.sk.snd_nxt;
+    }
+
+    /// The next ACK will show that the last reduction was wrong.
+    pub(super) fn want_undo(&mut self) {
+        self.undo_wanted = true;
+    }
+
+    /// `tcp_undo_cwnd_reduction`, and back to `Open`.
+    fn undo(&mut self) {
+        for packet in self.out.iter_mut().filter(|p| p.stand == Stand::SentAgain) {
+            packet.stand = Stand::Out;
+        }
+        (self.sk.lost_out, self.sk.retrans_out) = (0, 0);
+        if self.sk.prior_ssthresh != 0 {
+            self.sk.snd_cwnd = self.cc.undo_cwnd(&mut self.sk);
+            self.sk.snd_ssthresh = self.sk.snd_ssthresh.max(self.sk.prior_ssthresh);
+        }
+        self.sk.snd_cwnd_stamp = self.jiffies();
+        self.sk.undo_marker = 0;
+        self.set_state(CaState::Open);
+    }
+
+    /// `tcp_current_ssthresh`.
+    fn current_ssthresh(&self) -> u32 {
+        match self.in_reduction() {
+            true => self.sk.snd_ssthresh,
+            false => self.sk.snd_ssthresh.max((self.sk.snd_cwnd >> 1) + (self.sk.snd_cwnd >> 2)),
+        }
+    }
+
+    fn in_reduction(&self) -> bool {
+        matches!(self.sk.ca_state(), CaState::Cwr | CaState::Recovery)
+    }
+
+    /// `tcp_set_ca_state`: the controller is told before the socket changes.
+    fn set_state(&mut self, state: CaState) {
+        self.cc.set_state(&mut self.sk, state);
+        self.sk.set_ca_state(state);
+    }
+
+    /// `tcp_cong_control`.
+    fn control(&mut self, ack: u32, delivered: u32, lost: u32, flag: i32, sample: &RateSample) {
+        if self.cc.has(Operation::CongControl) {
+            self.cc.cong_control(&mut self.sk, ack, flag, sample);
+            return;
+        }
+        if self.in_reduction() {
+            self.reduce(delivered, lost, flag);
+        } else if flag & FLAG_DATA_ACKED != 0 {
+            self.cc.cong_avoid(&mut self.sk, ack, delivered);
+            self.sk.snd_cwnd_stamp = self.jiffies();
+        }
+        self.update_pacing_rate();
+    }
+
+    /// `tcp_cwnd_reduction`: proportional rate reduction (RFC 9937).
+    fn reduce(&mut self, delivered: u32, lost: u32, flag: i32) {
+        let sk = &mut self.sk;
+        if delivered == 0 || sk.prior_cwnd == 0 {
+            return;
+        }
+        sk.prr_delivered += delivered;
+        let in_flight = sk.packets_in_flight();
+        let delta = i64::from(sk.snd_ssthresh) - i64::from(in_flight);
+        let more = if delta < 0 {
+            let share =
+                (u64::from(sk.snd_ssthresh) * u64::from(sk.prr_delivered)).div_ceil(u64::from(sk.prior_cwnd));
+            share as i64 - i64::from(sk.prr_out)
+        } else {
+            let conserve = (i64::from(sk.prr_delivered) - i64::from(sk.prr_out)).max(i64::from(delivered));
+            let grow = i64::from(flag & FLAG_SND_UNA_ADVANCED != 0 && lost == 0);
+            delta.min(conserve + grow)
+        };
+        let more = more.max(i64::from(sk.prr_out == 0));
+        sk.snd_cwnd = (i64::from(in_flight) + more).max(1) as u32;
+    }
+
+    /// `tcp_update_pacing_rate`: 200 % of the window a round trip in slow start, else 120 %.
+    fn update_pacing_rate(&mut self) {
+        let sk = &mut self.sk;
+        let percent = if sk.snd_cwnd < sk.snd_ssthresh / 2 { 200 } else { 120 };
+        let window = u64::from(sk.snd_cwnd.max(sk.packets_out));
+        let mut rate = (u64::from(sk.mss_cache) * (10_000 << 3) * percent).saturating_mul(window);
+        if sk.srtt_us > 0 {
+            rate /= u64::from(sk.srtt_us);
+        }
+        sk.sk_pacing_rate = rate.min(sk.sk_max_pacing_rate);
+    }
+}

@@ -2,11 +2,11 @@
 /*
  * Grid DT: Reno with a settable increment, slow start and back-off.
  *
- * Source: the "Grid DT" patch to Linux 2.4 (DataTAG project, 2003) and the talks that describe it: initial ssthresh
- * settable; congestion avoidance cwnd += A * MSS * MSS / cwnd per ACK, that is A segments a round trip; slow start
- * cwnd += M segments per ACK; a smaller back-off after a loss. Only the sender changes. As "next work" it names A
- * from the MTU (9000 bytes gives 1, 3000 gives 3, 1500 gives 6) and from the square of the RTT (10 ms gives 1, 100
- * ms gives 100).
+ * Source: S. Ravot, "TCP transfers over high latency/bandwidth networks - Grid DT", PFLDnet 2003, a patch to Linux 2.4:
+ * initial ssthresh settable; congestion avoidance cwnd += A * MSS * MSS / cwnd per ACK, that is A segments a round
+ * trip; slow start cwnd += M segments per ACK; a smaller back-off after a loss. Only the sender changes. As "next
+ * work" it names A from the MTU (9000 bytes gives 1, 3000 gives 3, 1500 gives 6) and from the square of the RTT (10 ms
+ * gives 1, 100 ms gives 100).
  *
  * With its default parameters this is Linux's Reno, ACK for ACK.
  *

@@ -1,0 +1,42 @@
+//! A copy of a built-in algorithm is where a user's own file begins: it builds with what the program carries along.
+
+use cc::native::Library;
+use cc::{Algorithm, Source, Values};
+use tcp::{CongestionControl, Operation, TcpSock};
+
+/// The algorithm's text as a file of the user, beside which there is nothing.
+fn copy(algorithm: &Algorithm) -> Source {
+    Source::File {
+        path: format!("/nowhere/{}.bpf.c", algorithm.name).into(),
+        text: algorithm.text.to_owned(),
+    }
+}
+
+#[test]
+fn a_copy_of_every_algorithm_builds_and_has_the_same_parameters() {
+    for algorithm in Algorithm::all() {
+        let copy = copy(algorithm);
+        let parameters = copy.parameters().unwrap_or_else(|e| panic!("a copy of {}: {e}", algorithm.name));
+        assert_eq!(parameters, Source::BuiltIn(algorithm).parameters().unwrap(), "{}", algorithm.name);
+        for parameter in parameters {
+            assert!(!parameter.doc.is_empty(), "{} of {} has no comment", parameter.name, algorithm.name);
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_griddt_does_what_the_original_does() {
+    let griddt = Algorithm::all().iter().find(|a| a.name == "griddt").unwrap();
+    let grown = |source: &Source| {
+        let mut controller = Library::open(source, &Values::new()).unwrap().controller(None).unwrap();
+        assert!(controller.has(Operation::CongAvoid));
+        let mut sk = TcpSock { snd_cwnd: 100, snd_ssthresh: 150, ..TcpSock::default() };
+        sk.set_is_cwnd_limited(true);
+        controller.init(&mut sk);
+        for _ in 0..500 {
+            controller.cong_avoid(&mut sk, 0, 3);
+        }
+        (sk.snd_cwnd, sk.snd_cwnd_cnt)
+    };
+    assert_eq!(grown(&copy(griddt)), grown(&Source::BuiltIn(griddt)));
+}

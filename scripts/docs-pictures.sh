@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws the pictures in docs anew from fresh runs; $1 is the program.
+# Draws the pictures in docs anew from fresh runs; $1 is the program. Those of congestion controls need root.
 set -eu
 longfat=$1
 runs=$(mktemp -d)
@@ -15,3 +15,12 @@ draw --metric goodput,cwnd,rtt -o docs/lab8.svg
 draw --metric link_rate,goodput,inflight --from 4.9s --to 5.3s -o docs/l8-hol.svg
 "$longfat" --runs "$runs" run scenarios/areas.toml >/dev/null
 draw --metric goodput,rtt --against inflight -o docs/areas.svg
+
+# The kernel's own congestion control beside the program's C file of the same name.
+for cc in reno cubic bbr; do
+    "$longfat" --runs "$runs" run scenarios/cc-differential.toml --variant "$cc-kernel,$cc-file" --set repeat=1 >/dev/null
+    draw --metric cwnd,goodput,rtt -o "docs/cc-differential-$cc.svg"
+done
+# Two round-trip times without and with Grid DT.
+"$longfat" --runs "$runs" run scenarios/g-rttfair-short.toml >/dev/null
+draw --metric goodput,cwnd -o docs/griddt-rtt.svg

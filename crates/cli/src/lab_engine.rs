@@ -9,7 +9,7 @@ use schema::{Event, FlowSample, LinkSample, LinkSummary, RunSummary};
 use units::Time;
 use verdict::FlowTimes;
 
-use crate::{exit::Exit, flow_context::flow_context, progress::Teller};
+use crate::{congestion::Registered, exit::Exit, flow_context::flow_context, progress::Teller};
 
 /// Share of samples with computing as the limit from which on a run is not to be trusted.
 const HOST_LIMITED: f64 = 0.2;
@@ -69,6 +69,7 @@ impl Observer for Recording<'_> {
 /// Runs the scenario in the lab and completes `summary`.
 pub fn run(
     scenario: &Scenario,
+    ccs: &Registered,
     summary: RunSummary,
     setup: &LabSetup,
     title: &str,
@@ -82,12 +83,13 @@ pub fn run(
         backend: setup.backend,
         journal: &setup.journal,
         capture_dir: Some(&capture_dir),
+        congestion_controls: &ccs.kernel_names,
         stop,
     };
     let mut recording = Recording { writer, teller: Teller::new(title, scenario.duration) };
     let outcome = lab::run(scenario, &options, &mut recording).map_err(failure);
     recording.teller.finish();
-    Ok(complete(scenario, summary, outcome?))
+    Ok(complete(scenario, ccs, summary, outcome?))
 }
 
 /// An error of the lab with its exit code.
@@ -99,7 +101,7 @@ pub fn failure(error: lab::Error) -> anyhow::Error {
     }
 }
 
-fn complete(scenario: &Scenario, mut summary: RunSummary, mut outcome: Outcome) -> Rows {
+fn complete(scenario: &Scenario, ccs: &Registered, mut summary: RunSummary, mut outcome: Outcome) -> Rows {
     outcome.flows.sort_by_key(|row| row.time_us);
     outcome.events.sort_by_key(|event| event.time_us);
     for (flow, end) in scenario.flows.iter().zip(&outcome.flow_ends) {
@@ -113,7 +115,9 @@ fn complete(scenario: &Scenario, mut summary: RunSummary, mut outcome: Outcome) 
             ended_us: end.ended.map(micros),
             bytes: end.bytes,
         };
-        summary.flows.push(verdict::summarize(&outcome.flows, &outcome.events, &times, &context));
+        let mut told = verdict::summarize(&outcome.flows, &outcome.events, &times, &context);
+        ccs.tell(flow, end.cc.as_deref(), &mut told);
+        summary.flows.push(told);
     }
     summary.links =
         outcome.link_ends.iter().map(|end| link_summary(scenario, end, outcome.duration)).collect();

@@ -5,6 +5,8 @@ mod bdp;
 mod cc_command;
 mod cc_command_check;
 mod cc_command_list;
+mod cc_law;
+mod congestion;
 mod engine;
 mod exit;
 mod flow_context;

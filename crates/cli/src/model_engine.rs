@@ -3,11 +3,13 @@
 use std::str::FromStr;
 
 use model::{Buffer, PathInputs, Prediction, buffer_defaults, predict};
-use scenario::{Flow, Host, Kind, Published, Scenario, ScenarioFile, Tcp};
+use scenario::{Cc, Flow, Host, Kind, Published, Scenario, ScenarioFile, Tcp};
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
 use units::{Bytes, KernelRequirement, KernelVersion};
 
 use crate::{
+    cc_law::law,
+    congestion::settings,
     flow_context::{FlowPath, buffers},
     published::metric,
 };
@@ -51,9 +53,11 @@ fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Opti
     };
     Some(match &flow.kind {
         Kind::Tcp(tcp) => {
-            let cc = tcp.cc.clone().unwrap_or_else(|| default_cc(scenario.host(&flow.from)));
+            let default = || Cc::Named(default_cc(scenario.host(&flow.from)));
+            let cc = tcp.cc.clone().unwrap_or_else(default);
             let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc);
-            tcp_summary(FlowSummary { cc: Some(cc), ..summary }, &inputs, &predict(&inputs))
+            let summary = FlowSummary { cc: Some(cc.name().into()), cc_set: settings(&cc), ..summary };
+            tcp_summary(summary, &inputs, &predict(&inputs))
         }
         Kind::Ping(_) => {
             let rtt_us = (path.rtt.as_secs_f64() + HOST_TIME_S) * 1e6;
@@ -76,7 +80,7 @@ fn inputs(
     tcp: &Tcp,
     path: &FlowPath<'_>,
     kernel: KernelVersion,
-    cc: &str,
+    cc: &Cc,
 ) -> PathInputs {
     let (send, receive) = buffers(scenario, flow, tcp);
     let defaults = buffer_defaults(kernel);
@@ -97,7 +101,8 @@ fn inputs(
         ip: path.ip,
         loss: path.loss(),
         kernel,
-        cc: cc.into(),
+        cc: cc.name().into(),
+        law: law(cc, path.rtt, path.mtu),
         receive_buffer: buffer(receive, defaults.tcp_rmem_max),
         send_buffer: buffer(send, defaults.tcp_wmem_max),
         read_rate: tcp.read_rate,

@@ -37,9 +37,14 @@ pub fn resolve(
     Ok(file.resolve_with(variant, sets, &beside(path)).map_err(Exit::Scenario)?)
 }
 
+/// The folder of the scenario file at `path`.
+pub fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
 /// Reads files in the folder of the scenario file at `path`.
 fn beside(path: &Path) -> impl Fn(&str) -> Result<String, String> {
-    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    let folder = folder(path).to_owned();
     move |file| {
         let file = folder.join(file);
         // A pipe or a device might never end.

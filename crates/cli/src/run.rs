@@ -16,6 +16,7 @@ use schema::{HostInfo, PublishedResult, PublishedVerdict, Quality, RunSummary, S
 use view::{LoadedRun, ReportExtra};
 
 use crate::{
+    congestion,
     engine::Engine,
     exit::Exit,
     interrupt,
@@ -60,6 +61,7 @@ struct Job<'a> {
 /// What all runs of one command share.
 struct Asked<'a> {
     file: &'a ScenarioFile,
+    path: &'a Path,
     host: HostInfo,
     /// With `--set` the scenario is not the published one any more.
     changed: bool,
@@ -103,7 +105,8 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let file = read_scenario(&args.file)?;
     file.check_runnable().map_err(Exit::Scenario)?;
     let jobs = jobs(args, &file)?;
-    let asked = Asked { file: &file, host: lab::host_info(), changed: !args.sets.is_empty() };
+    let asked =
+        Asked { file: &file, path: &args.file, host: lab::host_info(), changed: !args.sets.is_empty() };
     let stop = interrupt::flag()?;
     let setup = match jobs.iter().any(|job| job.engine == Engine::Lab) {
         true => Some(lab_setup(args.ports)?),
@@ -197,6 +200,7 @@ fn jobs<'a>(args: &'a RunArgs, file: &'a ScenarioFile) -> anyhow::Result<Vec<Job
     let mut jobs = Vec::new();
     for variant in variants {
         let scenario = open::resolve(file, &args.file, variant, &args.sets)?;
+        congestion::check(file, &args.file, variant, &args.sets, &scenario)?;
         for &engine in &engines {
             // A closed form gives the same each time.
             let repeats = if engine == Engine::Model { 1 } else { scenario.repeat };
@@ -238,7 +242,11 @@ fn make(
     let rows = match (job.engine, setup) {
         (Engine::Lab, Some(setup)) => {
             let title = title(file, job);
-            match lab_engine::run(&job.scenario, begun, setup, &title, &mut writer, stop) {
+            let run = || {
+                let registered = congestion::register(&job.scenario, asked.path)?;
+                lab_engine::run(&job.scenario, &registered, begun, setup, &title, &mut writer, stop)
+            };
+            match run() {
                 Ok(rows) => rows,
                 Err(error) => {
                     writer.abort();

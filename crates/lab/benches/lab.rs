@@ -136,7 +136,15 @@ fn main() {
     let privilege = lab::acquire().unwrap_or_else(|e| panic!("{e}"));
     let stop = AtomicBool::new(false);
     let backend = lab::Backend::for_this_machine();
-    let options = lab::Options { privilege, backend, journal: &journal, capture_dir: None, stop: &stop };
+    let congestion_controls = &std::collections::BTreeMap::from([("bulk".into(), "cubic".into())]);
+    let options = lab::Options {
+        privilege,
+        backend,
+        journal: &journal,
+        capture_dir: None,
+        congestion_controls,
+        stop: &stop,
+    };
     println!("Goodput of one cubic flow over {} s, Gb/s", SPAN.as_secs());
     println!(
         "{:>5}  {:>9}  {:>9}  {:>9}  {:>15}  {:>14}  {:>8}",

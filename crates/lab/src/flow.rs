@@ -22,6 +22,8 @@ const NAP: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
+    /// The kernel's name of the congestion control asked for.
+    cc: Option<String>,
     pub(crate) stop: Stop,
     /// Application bytes read by the receiver.
     pub(crate) received: AtomicU64,
@@ -46,9 +48,10 @@ pub(crate) struct State {
 }
 
 impl Flow {
-    pub(crate) fn new(spec: FlowSpec) -> Self {
+    pub(crate) fn new(spec: FlowSpec, cc: Option<String>) -> Self {
         Flow {
             spec,
+            cc,
             stop: Stop::default(),
             received: AtomicU64::new(0),
             state: Mutex::default(),
@@ -108,7 +111,8 @@ impl Flow {
         to: &Host,
         now: &(impl Fn() -> Time + Sync),
     ) -> Result<(), Error> {
-        let options = TcpOptions { read_pause: read_pause(tcp, now()), ..tcp_options(tcp) };
+        let options =
+            TcpOptions { cc: self.cc.clone(), read_pause: read_pause(tcp, now()), ..tcp_options(tcp) };
         let failed = |source| Error::Flow { flow: self.spec.name.clone(), source };
         let listener = to.namespace.run(|| Listener::bind(to.address, &options).map_err(failed))?;
         let address = listener.address().map_err(failed)?;
@@ -162,7 +166,7 @@ impl Flow {
 
     /// Says in the lab's words why a connection could not be made.
     fn explain(&self, source: perf::Error) -> Error {
-        if let Kind::Tcp(Tcp { cc: Some(cc), .. }) = &self.spec.kind
+        if let Some(cc) = &self.cc
             && source.source.kind() == std::io::ErrorKind::NotFound
         {
             return no_congestion_control(&self.spec.name, cc);
@@ -171,14 +175,26 @@ impl Flow {
     }
 }
 
-/// Finds out before a run whether the kernel has a flow's congestion control.
-pub(crate) fn check_congestion_control(flow: &FlowSpec) -> Result<(), Error> {
-    let Kind::Tcp(Tcp { cc: Some(cc), .. }) = &flow.kind else { return Ok(()) };
+/// Finds out before a run whether the kernel has a flow's congestion control, by the kernel's name.
+pub(crate) fn check_congestion_control((flow, cc): (&String, &String)) -> Result<(), Error> {
     let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
     match socket.and_then(|s| s.set_tcp_congestion(cc.as_bytes())) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(no_congestion_control(&flow.name, cc)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(no_congestion_control(flow, cc)),
         Err(e) => Err(Error::System { attempted: format!("use congestion control {cc:?}"), source: e }),
         Ok(()) => Ok(()),
+    }
+}
+
+/// True where the kernel has a congestion control of this name, whoever may use it; a module of that name is loaded
+/// where we may.
+pub fn has_congestion_control(name: &str) -> Result<bool, Error> {
+    let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    match socket.and_then(|s| s.set_tcp_congestion(name.as_bytes())) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        // It is there, and restricted.
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Ok(true),
+        Err(e) => Err(Error::System { attempted: format!("use congestion control {name:?}"), source: e }),
+        Ok(()) => Ok(true),
     }
 }
 
@@ -194,7 +210,7 @@ fn no_congestion_control(flow: &str, cc: &str) -> Error {
 
 fn tcp_options(tcp: &Tcp) -> TcpOptions {
     TcpOptions {
-        cc: tcp.cc.clone(),
+        cc: None,
         size: tcp.size,
         mss: tcp.mss,
         send_buffer: tcp.send_buffer,
@@ -222,6 +238,12 @@ fn read_pause(tcp: &Tcp, now: Time) -> Option<ReadPause> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernel_has_what_it_has() {
+        assert!(has_congestion_control("reno").unwrap());
+        assert!(!has_congestion_control("nosuchcc").unwrap());
+    }
 
     #[test]
     fn a_pause_is_told_since_the_runs_start() {

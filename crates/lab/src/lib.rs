@@ -46,6 +46,7 @@ mod taps;
 
 pub use check::{Check, CheckItem, CheckState, check};
 pub use error::Error;
+pub use flow::has_congestion_control;
 pub use journal::{Cleaned, Entry, Journal, Standing};
 pub use machine::{Privilege, acquire, host_info};
 pub use outcome::{FlowEnd, LinkEnd, Observer, Options, Outcome, Progress};

@@ -1,6 +1,6 @@
 //! What goes into a run and what comes out of it.
 
-use std::{path::Path, sync::atomic::AtomicBool, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::atomic::AtomicBool, time::Duration};
 
 use net::Counters;
 use schema::{Event, FlowSample, LinkSample, Quality};
@@ -19,6 +19,8 @@ pub struct Options<'a> {
     pub journal: &'a Journal,
     /// Where captured packets are written; without it the scenario's captures are not made.
     pub capture_dir: Option<&'a Path>,
+    /// The kernel's names of the congestion controls of flows that have one, by flow.
+    pub congestion_controls: &'a BTreeMap<String, String>,
     /// Set from outside to end the run early.
     pub stop: &'a AtomicBool,
 }
@@ -50,7 +52,7 @@ pub struct Progress {
 pub struct FlowEnd {
     /// The flow's name.
     pub name: String,
-    /// Congestion control that was used.
+    /// Congestion control that was used, by the kernel's name.
     pub cc: Option<String>,
     /// When it was connected, and when its last byte was read.
     pub started: Option<Time>,

@@ -54,7 +54,7 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
     // In a namespace of our own, where every congestion control of the kernel is allowed to us.
-    Namespace::new()?.run(|| scenario.flows.iter().try_for_each(check_congestion_control))?;
+    Namespace::new()?.run(|| options.congestion_controls.iter().try_for_each(check_congestion_control))?;
     let _entry = options.journal.enter(&scenario.name)?;
     let spin_right = take_spin_right();
     let lab = Lab::build(scenario, options.backend)?;
@@ -118,7 +118,11 @@ fn drive(
 ) -> Result<Driven, Error> {
     let network: Network<Frame> = network(scenario)?;
     let placement = Placement::choose(alone);
-    let flows: Vec<Arc<Flow>> = scenario.flows.iter().map(|f| Arc::new(Flow::new(f.clone()))).collect();
+    let flows: Vec<Arc<Flow>> = scenario
+        .flows
+        .iter()
+        .map(|f| Arc::new(Flow::new(f.clone(), options.congestion_controls.get(&f.name).cloned())))
+        .collect();
     let start = sys::monotonic();
     let (_nobody, commands) = channel();
     let captures = Captures::new(start);

@@ -73,6 +73,7 @@ fn a_host_and_a_link_are_captured_where_packets_are_seen() {
         backend: lab::Backend::for_this_machine(),
         journal: &lab::Journal::at(dir.path().join("journal")),
         capture_dir: Some(dir.path()),
+        congestion_controls: &Default::default(),
         stop: &AtomicBool::new(false),
     };
     let outcome = lab::run(&scenario, &options, &mut Quiet).unwrap();

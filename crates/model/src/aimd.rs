@@ -28,6 +28,13 @@ impl Aimd {
     pub const RENO: Aimd = Aimd { increase_segs: 1.0, decrease: 0.5 };
     /// Reno where each ACK counts once although it acknowledges two segments (Linux 2.4; Linux today counts segments).
     pub const RENO_DELAYED_ACK: Aimd = Aimd { increase_segs: 0.5, decrease: 0.5 };
+
+    /// Mean window in segments at loss rate `loss`: sqrt(A (1 - d/2) / (d p)); for Reno sqrt(3 / 2p).
+    ///
+    /// One loss a period of 1/p segments: from (1 - d) W to W by A a round trip, d W / A round trips of (1 - d/2) W.
+    pub fn window_segs(self, loss: f64) -> f64 {
+        (self.increase_segs * (1.0 - self.decrease / 2.0) / (self.decrease * loss)).sqrt()
+    }
 }
 
 /// Responsiveness in seconds: how long until the link is full again after one loss at a window of one BDP.
@@ -120,6 +127,23 @@ mod tests {
             before = now;
         }
         assert_eq!(before, (1.0, 1.0));
+    }
+
+    #[test]
+    fn the_mean_window_at_a_loss_rate() {
+        for loss in [1e-2, 1e-5, 1e-8] {
+            near(Aimd::RENO.window_segs(loss), crate::reno_window_segs(loss, 1.0), 1e-12);
+            near(
+                Aimd { increase_segs: 4.0, ..Aimd::RENO }.window_segs(loss),
+                2.0 * (1.5 / loss).sqrt(),
+                1e-12,
+            );
+        }
+        // A sawtooth walked through: from half of 200 to 200 by 5 a round trip, then a loss.
+        let (rule, top) = (Aimd { increase_segs: 5.0, decrease: 0.5 }, 200.0);
+        let windows: Vec<f64> = (0..20).map(|n| top / 2.0 + 5.0 * (f64::from(n) + 0.5)).collect();
+        let sent: f64 = windows.iter().sum();
+        near(rule.window_segs(1.0 / sent), sent / 20.0, 1e-12);
     }
 
     /// Linux 6.1 in virtual time: 100 Mb/s, 100 ms, queue of 0.1 BDP, second half of 120 s, of 95.64 Mb/s.

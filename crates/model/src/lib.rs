@@ -44,7 +44,7 @@ pub use loss::{
     cubic_window_segs, loss_for_cubic, loss_for_reno, mathis_bps, pftk_bps, reno_window_segs,
     window_throughput_bps,
 };
-pub use predict::{Limit, PathInputs, Prediction, predict};
+pub use predict::{Law, Limit, PathInputs, Prediction, predict};
 pub use receive_share::{HALF, first_packet_segs, received_truesize, window_share};
 pub use start::{INITIAL_WINDOW_SEGS, Start, initial_window_bytes};
 pub use window::{

@@ -10,9 +10,22 @@ use units::{BitRate, Bytes, KernelVersion, Time};
 
 use crate::{
     Aimd, Buffer, Ip, Start, Transport, bdp_f64, cubic_utilization, cubic_window_segs, goodput_bps, mss,
-    receive_buffer_window, reno_window_segs, sawtooth_utilization, send_buffer_bps, send_buffer_window,
+    receive_buffer_window, responsiveness, sawtooth_utilization, send_buffer_bps, send_buffer_window,
     window_share, window_throughput_bps,
 };
+
+/// The law of a congestion control, as far as it has a closed form.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Law {
+    /// Additive increase, multiplicative decrease: Reno, and Grid DT with its A and its back-off.
+    Aimd(Aimd),
+    /// CUBIC.
+    Cubic,
+    /// BBR: neither losses nor queues hold it down.
+    Bbr,
+    /// None of these.
+    Unknown,
+}
 
 /// What is known of a flow before it runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,8 +48,10 @@ pub struct PathInputs {
     pub loss: f64,
     /// The kernel of both hosts.
     pub kernel: KernelVersion,
-    /// Congestion control.
+    /// Congestion control, for people.
     pub cc: String,
+    /// Its law.
+    pub law: Law,
     /// The receiver's buffer.
     pub receive_buffer: Buffer,
     /// The sender's buffer.
@@ -102,7 +117,7 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
     let send_window = send_buffer_window(inputs.send_buffer);
 
     let mut limits = Vec::new();
-    limits.extend(path_limit(inputs, wire_limit_bps, receive_window.min(send_window)));
+    limits.extend(path_limit(inputs, wire_limit_bps, receive_window.min(send_window), segment));
     limits.extend(window_limits(inputs, receive_window, send_window, share));
     limits.extend(loss_limit(inputs, segment));
     limits.extend(application_limits(inputs));
@@ -141,24 +156,30 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
 
 /// The slowest link, and what the congestion control's sawtooth leaves of it with the queue before it.
 /// A window that cannot overflow the queue has no sawtooth.
-fn path_limit(inputs: &PathInputs, wire_limit_bps: Option<f64>, window: f64) -> Option<Limit> {
+fn path_limit(inputs: &PathInputs, wire_limit_bps: Option<f64>, window: f64, segment: u32) -> Option<Limit> {
     let (wire, rate) = wire_limit_bps.zip(inputs.rate)?;
     let bdp = bdp_f64(rate, inputs.rtt);
-    let used = match (inputs.cc.as_str(), inputs.queue) {
+    let overflows = |queue: Bytes| bdp > 0.0 && window > bdp + queue.as_f64();
+    let used = match (inputs.law, inputs.queue) {
         // 1 % pacing margin and the probing of the minimum round-trip time (tcp_bbr.c); what is lost is lost.
-        ("bbr", _) => 0.96 * (1.0 - inputs.loss),
-        (_, Some(queue)) if bdp > 0.0 && window > bdp + queue.as_f64() => match inputs.cc.as_str() {
-            "cubic" => cubic_utilization(queue.as_f64() / bdp),
-            _ => sawtooth_utilization(Aimd::RENO, queue.as_f64() / bdp),
-        },
+        (Law::Bbr, _) => 0.96 * (1.0 - inputs.loss),
+        (Law::Cubic, Some(queue)) if overflows(queue) => cubic_utilization(queue.as_f64() / bdp),
+        (Law::Aimd(rule), Some(queue)) if overflows(queue) => {
+            sawtooth_utilization(rule, queue.as_f64() / bdp)
+        }
         _ => 1.0,
     };
-    let sentence = format!(
-        "the slowest link carries {} of payload with its headers, and {} uses {:.0} % of it with this queue",
-        BitRate(wire.round() as u64),
-        inputs.cc,
-        used * 100.0
-    );
+    let carries =
+        format!("the slowest link carries {} of payload with its headers", BitRate(wire.round() as u64));
+    let (cc, percent) = (&inputs.cc, used * 100.0);
+    let sentence = match inputs.law {
+        Law::Unknown => format!("{carries}; {cc} has no closed form here, so this is the most it can be"),
+        Law::Aimd(rule) if bdp > 0.0 => format!(
+            "{carries}, and {cc} uses {percent:.0} % of it with this queue; a loss at a full link takes {:.3} s to make good",
+            responsiveness(rule, rate, inputs.rtt, segment)
+        ),
+        _ => format!("{carries}, and {cc} uses {percent:.0} % of it with this queue"),
+    };
     Some(Limit { cause: Cause::PathRate, bps: wire * used, sentence })
 }
 
@@ -189,12 +210,13 @@ fn window_limits(inputs: &PathInputs, receive_window: f64, send_window: f64, sha
 
 /// The loss-throughput law of the congestion control; BBR has none at small loss rates.
 fn loss_limit(inputs: &PathInputs, segment: u32) -> Option<Limit> {
-    if inputs.loss <= 0.0 || inputs.cc == "bbr" || inputs.rtt == Time::ZERO {
+    if inputs.loss <= 0.0 || inputs.rtt == Time::ZERO {
         return None;
     }
-    let segments = match inputs.cc.as_str() {
-        "cubic" => cubic_window_segs(inputs.loss, inputs.rtt),
-        _ => reno_window_segs(inputs.loss, 1.0),
+    let segments = match inputs.law {
+        Law::Cubic => cubic_window_segs(inputs.loss, inputs.rtt),
+        Law::Aimd(rule) => rule.window_segs(inputs.loss),
+        Law::Bbr | Law::Unknown => return None,
     };
     let sentence = format!(
         "at a loss of {:.3} % {} holds {segments:.0} segments on average",
@@ -236,6 +258,7 @@ mod tests {
             loss: 0.0,
             kernel,
             cc: "cubic".into(),
+            law: Law::Cubic,
             receive_buffer: buffer,
             send_buffer: buffer,
             read_rate: None,
@@ -284,10 +307,24 @@ mod tests {
         let tuned = || lab8(NEW, 52_428_800);
         let verdict = |inputs: &PathInputs| predict(inputs).verdict;
         assert_eq!(verdict(&PathInputs { loss: 0.001, ..tuned() }), Cause::Loss);
-        assert_eq!(verdict(&PathInputs { loss: 0.001, cc: "bbr".into(), ..tuned() }), Cause::PathRate);
+        assert_eq!(verdict(&PathInputs { loss: 0.001, law: Law::Bbr, ..tuned() }), Cause::PathRate);
         let slow = Some(BitRate(1_000_000_000));
         assert_eq!(verdict(&PathInputs { read_rate: slow, ..tuned() }), Cause::Application);
         assert_eq!(verdict(&PathInputs { pacing: slow, ..tuned() }), Cause::Pacing);
+    }
+
+    #[test]
+    fn grid_dt_recovers_faster_and_an_unknown_law_is_called_so() {
+        let with = |law| predict(&PathInputs { law, cc: "it".into(), loss: 1e-6, ..lab8(NEW, 52_428_800) });
+        let loss = |p: &Prediction| p.limits.iter().find(|l| l.cause == Cause::Loss).map(|l| l.bps);
+        let (one, four) = (Aimd::RENO, Aimd { increase_segs: 4.0, ..Aimd::RENO });
+        let (reno, grid, none) = (with(Law::Aimd(one)), with(Law::Aimd(four)), with(Law::Unknown));
+        assert!((loss(&grid).unwrap() / loss(&reno).unwrap() - 2.0).abs() < 1e-9, "{grid:?}");
+        assert_eq!(loss(&none), None);
+        let says = |p: &Prediction, what: &str| p.limits.iter().any(|l| l.sentence.contains(what));
+        // C RTT^2 / (2 A MSS): 10 Gb/s, 20 ms, 1448 B.
+        assert!(says(&reno, "takes 172.652 s") && says(&grid, "takes 43.163 s"), "{reno:?} {grid:?}");
+        assert!(says(&none, "no closed form"));
     }
 
     #[test]
@@ -309,7 +346,8 @@ mod tests {
 
     #[test]
     fn a_window_that_cannot_fill_the_queue_has_no_sawtooth() {
-        let small = PathInputs { cc: "reno".into(), queue: Some(Bytes(2_500_000)), ..lab8(OLD, 45_000_000) };
+        let small =
+            PathInputs { law: Law::Aimd(Aimd::RENO), queue: Some(Bytes(2_500_000)), ..lab8(OLD, 45_000_000) };
         let prediction = predict(&small);
         assert_eq!(prediction.verdict, Cause::ReceiveWindow);
         assert!((prediction.steady_goodput_bps / 9.0e9 - 1.0).abs() < 0.001, "{prediction:?}");

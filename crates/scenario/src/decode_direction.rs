@@ -108,7 +108,7 @@ pub(crate) fn overlay_direction(below: &mut Node, top: Node) {
 }
 
 /// `qdisc = "codel"` becomes `qdisc = { kind = "codel" }` where `above` changes something of it.
-fn write_out(key: &str, inner: &str, below: &mut Table, above: &Table) {
+pub(crate) fn write_out(key: &str, inner: &str, below: &mut Table, above: &Table) {
     let changed = above.get(key).is_some_and(|node| node.table().is_some());
     let Some(node) = below.get_mut(key).filter(|node| changed && node.table().is_none()) else { return };
     let entry = Entry { key: inner.to_owned(), key_span: node.span, node: node.clone() };

@@ -3,15 +3,17 @@
 use units::{Bytes, Time};
 
 use crate::{
+    decode_cc::decode_cc,
     error::Problems,
-    name::{Named, check_cc, check_name},
+    name::{Named, check_name},
     read::{Keys, Reader},
     suggest::suggest,
+    trace_file::Files,
     tree::{Node, Table},
     types::{Flow, Kind, Ping, Tcp},
 };
 
-const LATER: &[&str] = &["streams", "ecn", "mtu", "cc_params", "parameters", "rate", "protocol"];
+const LATER: &[&str] = &["ecn", "mtu", "cc_params", "parameters", "rate", "protocol"];
 const TCP: Keys = Keys {
     what: "a flow",
     known: &[
@@ -31,6 +33,8 @@ const TCP: Keys = Keys {
         "write_rate",
         "reader_stops",
         "reader_resumes",
+        // Written out before.
+        "streams",
     ],
     later: LATER,
 };
@@ -51,17 +55,17 @@ const MAX_PING_PAYLOAD: Bytes = Bytes(65535 - 20 - 8);
 const MIN_PING_INTERVAL: Time = Time::from_millis(1);
 
 /// The flows of a normalised tree.
-pub(crate) fn decode_flows(root: &Table, problems: &mut Problems) -> Vec<Flow> {
+pub(crate) fn decode_flows(root: &Table, files: &Files, problems: &mut Problems) -> Vec<Flow> {
     let Some(node) = root.get("flows") else { return Vec::new() };
     let Some(items) = node.list() else {
         let message = format!("\"flows\" is a list of tables, not {}", node.kind());
         problems.add_help(node.span, message, "write [[flows]] above each flow");
         return Vec::new();
     };
-    items.iter().filter_map(|item| decode_flow(item, problems)).collect()
+    items.iter().filter_map(|item| decode_flow(item, files, problems)).collect()
 }
 
-fn decode_flow(node: &Node, problems: &mut Problems) -> Option<Flow> {
+fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<Flow> {
     let kind = node.table().and_then(|t| t.get("kind")).and_then(Node::text).unwrap_or("tcp");
     let keys = if kind == "ping" { &PING } else { &TCP };
     let mut reader = Reader::new(node, keys, problems)?;
@@ -80,7 +84,7 @@ fn decode_flow(node: &Node, problems: &mut Problems) -> Option<Flow> {
     }
     let kind = match kind {
         "ping" => Kind::Ping(decode_ping(&mut reader)),
-        _ => Kind::Tcp(decode_tcp(&mut reader)),
+        _ => Kind::Tcp(decode_tcp(&mut reader, files)),
     };
     let name = reader.required_text("name", "\"bulk\"");
     let from = reader.required_text("from", "\"h1\"");
@@ -97,14 +101,10 @@ fn note_kind(kind: &str, reader: &mut Reader) {
     }
 }
 
-fn decode_tcp(reader: &mut Reader) -> Tcp {
-    let cc = reader.text("cc");
-    if let (Some(cc), Some(node)) = (&cc, reader.node("cc")) {
-        check_cc(cc, node.span, reader.problems());
-    }
+fn decode_tcp(reader: &mut Reader, files: &Files) -> Tcp {
     let (reader_stops, reader_resumes) = reader_pause(reader);
     Tcp {
-        cc,
+        cc: decode_cc(reader, files),
         size: reader.size("size"),
         mss: reader.integer("mss", MSS, " bytes").map(|bytes| bytes as u32),
         send_buffer: socket_buffer("send_buffer", reader),

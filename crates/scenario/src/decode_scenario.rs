@@ -68,7 +68,7 @@ pub(crate) fn decode_scenario(name: &str, root: &Table, files: &Files, problems:
         switches: decode_switches(root, problems),
         routers: decode_routers(root, &links, problems),
         links,
-        flows: decode_flows(root, problems),
+        flows: decode_flows(root, files, problems),
         captures,
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    decode_cc::parameter,
     decode_scenario::{START, decode_scenario},
     error::{Error, Problems, Source},
     fill::fill,
@@ -10,6 +11,7 @@ use crate::{
     name::{Named, check_name},
     published::{Published, decode_published},
     set::set_layer,
+    streams::write_out_streams,
     suggest::suggest,
     trace_file::{Files, Load, no_files},
     tree::{Node, Span, Table, parse_document},
@@ -122,6 +124,46 @@ impl ScenarioFile {
         load: &Load,
     ) -> Result<Scenario, Error> {
         let files = Files::new(load, self.files.clone());
+        let (tree, sources) = self.layered(variant, sets)?;
+        let mut found = Problems::default();
+        let scenario = resolve_tree(&self.name, &tree, &files, &mut found);
+        let mut problems = Problems::default();
+        problems.extend_within(&with(sets), found);
+        problems.stop(&sources)?;
+        Ok(scenario)
+    }
+
+    /// The error that shows `mistakes` where [`ScenarioFile::resolve`] of the same `variant` and `sets` found their
+    /// flows; `None` without mistakes.
+    pub fn cc_error(
+        &self,
+        variant: Option<&str>,
+        sets: &[(String, String)],
+        mistakes: &[CcMistake],
+    ) -> Option<Error> {
+        let (mut tree, sources) = match self.layered(variant, sets) {
+            Ok(layered) => layered,
+            Err(error) => return Some(error),
+        };
+        write_out_streams(&mut tree, &mut Problems::default());
+        let mut found = Problems::default();
+        for mistake in mistakes {
+            found.add_help(mistake.place(&tree), &mistake.message, &mistake.help);
+        }
+        let mut problems = Problems::default();
+        match variant {
+            Some(variant) => problems.extend_within(&format!("variant \"{variant}\""), found),
+            None => problems = found,
+        }
+        problems.stop(&sources).err()
+    }
+
+    /// The base with a variant and `sets` over it, and what spans in it point into.
+    fn layered(
+        &self,
+        variant: Option<&str>,
+        sets: &[(String, String)],
+    ) -> Result<(Table, Vec<Source>), Error> {
         let mut sources = vec![self.source.clone()];
         let mut problems = Problems::default();
         let mut tree = self.base.clone();
@@ -140,14 +182,40 @@ impl ScenarioFile {
             sources.push(Source::option("--set", &format!("{path}={value}")));
             tree = apply(&tree, &layer, &mut problems);
         }
-        problems = problems.stop(&sources)?;
-        let mut found = Problems::default();
-        let scenario = resolve_tree(&self.name, &tree, &files, &mut found);
-        let options: Vec<String> = sets.iter().map(|(path, value)| format!("--set {path}={value}")).collect();
-        problems.extend_within(&format!("with {}", options.join(" ")), found);
         problems.stop(&sources)?;
-        Ok(scenario)
+        Ok((tree, sources))
     }
+}
+
+/// What is wrong with a flow's congestion control in the eyes of somebody who knows algorithms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CcMistake {
+    /// The flow.
+    pub flow: String,
+    /// The parameter; `None` where it is the algorithm as a whole.
+    pub parameter: Option<String>,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub help: String,
+}
+
+impl CcMistake {
+    fn place(&self, root: &Table) -> Span {
+        let named = |node: &&Node| {
+            node.table().and_then(|t| t.get("name")).and_then(Node::text) == Some(self.flow.as_str())
+        };
+        let cc = root.items("flows").iter().find(named).and_then(|flow| flow.table()?.get("cc"));
+        let entry = cc.zip(self.parameter.as_deref()).and_then(|(cc, name)| parameter(cc, name));
+        // A value rather than its key: keys of --set are the whole option.
+        entry.map(|e| e.node.span).or(cc.map(|cc| cc.span)).unwrap_or(START)
+    }
+}
+
+/// Says that mistakes came with these options.
+fn with(sets: &[(String, String)]) -> String {
+    let options: Vec<String> = sets.iter().map(|(path, value)| format!("--set {path}={value}")).collect();
+    format!("with {}", options.join(" "))
 }
 
 /// `lab8` of `scenarios/lab8.toml`.
@@ -160,10 +228,12 @@ fn stem(path: &str) -> String {
 /// Decodes a tree, and checks it as a whole where its parts are right.
 fn resolve_tree(name: &str, root: &Table, files: &Files, problems: &mut Problems) -> Scenario {
     let before = problems.len();
-    let mut scenario = decode_scenario(name, root, files, problems);
+    let mut root = root.clone();
+    write_out_streams(&mut root, problems);
+    let mut scenario = decode_scenario(name, &root, files, problems);
     if problems.len() == before {
         fill(&mut scenario);
-        validate(&scenario, root, problems);
+        validate(&scenario, &root, problems);
     }
     scenario
 }

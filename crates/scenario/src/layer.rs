@@ -6,7 +6,8 @@
 //! wins, so a variant's `"*"` overrules what the base says of one host.
 
 use crate::{
-    decode_direction::overlay_direction,
+    decode_cc::names_a_cc,
+    decode_direction::{overlay_direction, write_out},
     decode_links::link_name,
     decode_routers::{NAMES, write_out_names},
     error::Problems,
@@ -159,13 +160,20 @@ fn overlay_named(merged: &mut Table, list: &NamedList, layer: &Node, problems: &
     }
 }
 
-/// Lays a layer's link or flow over the base's. (A flow has no directions.)
+/// Lays a layer's link or flow over the base's. (A flow has no directions, a link no congestion control.)
 fn overlay_item(item: &mut Node, mut top: Node) {
     for side in ["forward", "backward"] {
         let Some(below) = item.table_mut().and_then(|t| t.get_mut(side)) else { continue };
         if let Some(above) = top.table_mut().and_then(|t| t.remove(side)) {
             overlay_direction(below, above.node);
         }
+    }
+    if let (Some(below), Some(above)) = (item.table_mut(), top.table()) {
+        // A cc that says which it is has no parameters of the one before.
+        if above.get("cc").is_some_and(names_a_cc) {
+            below.remove("cc");
+        }
+        write_out("cc", "name", below, above);
     }
     item.overlay(top);
 }

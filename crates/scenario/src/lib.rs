@@ -30,7 +30,9 @@
 //! ```
 
 mod address;
+mod cc;
 mod change;
+mod decode_cc;
 mod decode_direction;
 mod decode_flows;
 mod decode_hosts;
@@ -58,6 +60,7 @@ mod print_pipe;
 mod published;
 mod read;
 mod set;
+mod streams;
 mod suggest;
 mod trace_file;
 mod tree;
@@ -67,9 +70,10 @@ mod validate_addresses;
 mod validate_flows;
 mod validate_topology;
 
+pub use cc::{Cc, CcValue, CcValues};
 pub use change::{change_direction, describe_direction};
 pub use error::{Error, Mistake};
-pub use file::ScenarioFile;
+pub use file::{CcMistake, ScenarioFile};
 pub use import::{ImportError, Imported, import_mn};
 pub use metric::Metric;
 pub use path::Hop;

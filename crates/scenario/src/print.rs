@@ -6,6 +6,7 @@ use net::PipeSpec;
 use units::Time;
 
 use crate::{
+    cc::{Cc, CcValues},
     print_pipe::{Detail, inline},
     types::{Flow, Host, Interface, Kind, Link, Nic, Router, Scenario, StaticRoute},
 };
@@ -125,7 +126,7 @@ fn put_flow(out: &mut String, flow: &Flow) {
     put_some(out, "stop", flow.stop.map(quote));
     match &flow.kind {
         Kind::Tcp(tcp) => {
-            put_some(out, "cc", tcp.cc.as_ref().map(quote));
+            put_some(out, "cc", tcp.cc.as_ref().map(cc));
             put_some(out, "size", tcp.size.map(quote));
             put_some(out, "mss", tcp.mss);
             put_some(out, "send_buffer", tcp.send_buffer.map(quote));
@@ -142,6 +143,26 @@ fn put_flow(out: &mut String, flow: &Flow) {
             put(out, "payload", quote(ping.payload));
         }
     }
+}
+
+/// A congestion control; a file with its text.
+fn cc(cc: &Cc) -> String {
+    let values =
+        |set: &CcValues| set.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>();
+    let mut fields = Vec::new();
+    match cc {
+        Cc::Named(name) => return quote(name),
+        Cc::Own { name, .. } => fields.push(format!("name = {}", quote(name))),
+        Cc::File { path, text, name, .. } => {
+            fields.push(format!("file = {}", quote(path)));
+            fields.extend(name.as_ref().map(|name| format!("name = {}", quote(name))));
+            fields.push(format!("text = {}", quote(text)));
+        }
+    }
+    if !cc.set().is_empty() {
+        fields.push(format!("set = {{ {} }}", values(cc.set()).join(", ")));
+    }
+    format!("{{ {} }}", fields.join(", "))
 }
 
 fn put(out: &mut String, key: &str, value: impl std::fmt::Display) {

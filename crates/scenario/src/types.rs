@@ -8,6 +8,8 @@ pub use net::Cidr;
 use net::PipeSpec;
 use units::{BitRate, Bytes, Time};
 
+use crate::cc::Cc;
+
 /// One experiment, ready to run: one variant of a scenario file, with every default filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
@@ -192,10 +194,10 @@ impl Kind {
 }
 
 /// A TCP bulk transfer. What is `None` is left to the host.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tcp {
     /// Congestion control.
-    pub cc: Option<String>,
+    pub cc: Option<Cc>,
     /// Application bytes to send; `None` sends until the flow stops.
     pub size: Option<Bytes>,
     /// Maximum segment size asked for, in bytes.

@@ -107,7 +107,7 @@ fn keys() {
         (
             r#"cc = "cubic""#,
             r#"colour = "red""#,
-            r#"f.toml:22:1: unknown key "colour" in a flow; known here: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, reader_stops, reader_resumes"#,
+            r#"f.toml:22:1: unknown key "colour" in a flow; known here: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, reader_stops, reader_resumes, streams"#,
         ),
         ("mtu = 1500", "mut = 1500", r#"f.toml:4:1: unknown key "mut" in a host; did you mean "mtu"?"#),
         (
@@ -141,8 +141,8 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
         ),
         (
             r#"start = "1s""#,
-            "streams = 4",
-            r#"f.toml:23:1: "streams" is not supported yet; supported in a flow: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, reader_stops, reader_resumes"#,
+            "ecn = true",
+            r#"f.toml:23:1: "ecn" is not supported yet; supported in a flow: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, reader_stops, reader_resumes, streams"#,
         ),
         (
             r#"kind = "ping""#,
@@ -203,7 +203,11 @@ forward"#,
             "mtu = 67",
             r#"f.toml:4:7: "mtu" cannot be 67; write a whole number from 68 to 65521 bytes"#,
         ),
-        (r#"cc = "cubic""#, "cc = 7", r#"f.toml:22:6: "cc" is a string, not an integer"#),
+        (
+            r#"cc = "cubic""#,
+            "cc = 7",
+            r#"f.toml:22:6: "cc" is a string or a table, not an integer; write for example cc = "cubic", cc = { name = "griddt", a = 7 } or cc = { file = "my.bpf.c", set = { beta = 819 } }"#,
+        ),
         (
             r#"{ rate = "10gbit", delay = "20ms", queue = "25MB" }"#,
             r#""10gbit""#,
@@ -830,7 +834,7 @@ fn settings_from_the_command_line() {
     .unwrap();
     assert_eq!(scenario.duration, units::Time::from_secs(5));
     let scenario::Kind::Tcp(tcp) = &scenario.flows[0].kind else { panic!("not tcp") };
-    assert_eq!(tcp.cc.as_deref(), Some("bbr"), "the later layer wins");
+    assert_eq!(tcp.cc, Some(scenario::Cc::Named("bbr".into())), "the later layer wins");
     assert_eq!(scenario.links[1].forward.loss.mean(), 0.01);
     assert_eq!(scenario.links[1].backward.delay, units::Time::from_millis(7));
     assert_eq!((scenario.hosts[0].mtu, scenario.hosts[1].mtu), (1500, 9000));

@@ -34,7 +34,7 @@ fn lab8() {
     assert_eq!((slow.forward.loss.mean(), slow.forward.burst, slow.forward.overhead), (0.0, None, 14));
     assert!(slow.backward.is_ideal() && base.links[0].forward.is_ideal());
     let Kind::Tcp(tcp) = &base.flows[0].kind else { panic!("{:?}", base.flows) };
-    assert_eq!(tcp.cc.as_deref(), Some("cubic"));
+    assert_eq!(tcp.cc, Some(scenario::Cc::Named("cubic".into())));
 
     let tuned = file.resolve(Some("tuned"), &[]).unwrap();
     for host in &tuned.hosts {

@@ -18,6 +18,6 @@ pub use flow_sample::FlowSample;
 pub use link_sample::LinkSample;
 pub use summary::{
     FlowSummary, HostInfo, Limited, LinkSummary, PublishedResult, PublishedVerdict, Quality, RunSummary,
-    SUMMARY_SCHEMA, Summary,
+    SUMMARY_SCHEMA, Setting, Summary,
 };
 pub use table::{ColumnInfo, Metrics};

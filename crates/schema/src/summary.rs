@@ -86,6 +86,15 @@ pub struct FlowSummary {
     pub kind: String,
     /// Congestion control; `null` for other kinds than TCP.
     pub cc: Option<String>,
+    /// The parameters that the scenario sets, as written.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cc_set: BTreeMap<String, Setting>,
+    /// What the kernel calls it: another name where the program registered it for this run.
+    #[serde(default)]
+    pub cc_kernel_name: Option<String>,
+    /// Where it came from: `kernel`, `longfat`, or the C file as the scenario names it.
+    #[serde(default)]
+    pub cc_from: Option<String>,
     /// Application bytes received over the flow's time, as a rate.
     pub goodput_bps: Option<f64>,
     /// The same without the first part, until throughput settled.
@@ -119,6 +128,9 @@ pub struct FlowSummary {
     pub pings_lost: Option<u64>,
     /// Largest congestion window, payload bytes.
     pub max_cwnd_bytes: Option<u64>,
+    /// Mean over time of the congestion window, payload bytes.
+    #[serde(default)]
+    pub mean_cwnd_bytes: Option<u64>,
     /// Maximum segment size, payload bytes.
     pub mss_bytes: Option<u64>,
     /// Largest window that the receiver advertised.
@@ -144,6 +156,39 @@ pub struct FlowSummary {
     /// The exact setting that would remove the limit, where the limit is a setting.
     #[serde(default)]
     pub remedy: Option<String>,
+}
+
+/// The value of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Setting {
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number with a point.
+    Decimal(f64),
+}
+
+impl std::fmt::Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Setting::Boolean(yes) => write!(f, "{yes}"),
+            Setting::Integer(number) => write!(f, "{number}"),
+            Setting::Decimal(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+impl FlowSummary {
+    /// The congestion control for people: its name and the parameters set, as in `griddt a=7`.
+    pub fn cc_label(&self) -> Option<String> {
+        let mut label = self.cc.clone()?;
+        for (name, value) in &self.cc_set {
+            label.push_str(&format!(" {name}={value}"));
+        }
+        Some(label)
+    }
 }
 
 /// Share of time (0 to 1) limited by each cause; the sum is 1 where anything is known, else 0.

@@ -58,6 +58,7 @@ pub fn summarize(
     summary.sent_segs = unsigned(largest(|r| r.data_segs_out_segs));
     summary.mss_bytes = unsigned(largest(|r| r.snd_mss_bytes));
     summary.max_cwnd_bytes = unsigned(largest(|r| Some(r.snd_cwnd_segs? * r.snd_mss_bytes?)));
+    summary.mean_cwnd_bytes = mean_cwnd(&own);
     summary.max_rcv_wnd_bytes = unsigned(largest(|r| r.rcv_wnd_bytes.or(r.snd_wnd_bytes)));
     summary.window_share = window_share(&own);
 
@@ -90,6 +91,16 @@ pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
         count += 1;
     }
     (count > 0).then(|| sum / f64::from(count))
+}
+
+/// The time average of the congestion window: each sample holds until the next.
+fn mean_cwnd(rows: &[&FlowSample]) -> Option<u64> {
+    let windows: Vec<(i64, f64)> =
+        rows.iter().filter_map(|r| Some((r.time_us, (r.snd_cwnd_segs? * r.snd_mss_bytes?) as f64))).collect();
+    let (first, last) = (windows.first()?, windows.last()?);
+    let held: f64 = windows.windows(2).map(|pair| pair[0].1 * (pair[1].0 - pair[0].0) as f64).sum();
+    let span = (last.0 - first.0) as f64;
+    Some(if span > 0.0 { held / span } else { last.1 }.round() as u64)
 }
 
 /// Application bytes received over time, as bits, from the goodput of each interval.
@@ -187,6 +198,11 @@ mod tests {
         assert!(summary.limited_steady.receive_window > 0.97);
         assert_eq!(summary.binding_window_bytes, Some(900_000));
         assert_eq!(summary.max_cwnd_bytes, Some(499_000));
+        assert_eq!(
+            summary.mean_cwnd_bytes,
+            Some(299_000),
+            "100 to 498 segments, the last one held for no time"
+        );
         assert_eq!(summary.window_share, Some(0.5));
         assert_eq!(summary.min_rtt_us, Some(9_900.0));
         assert!(!summary.evidence.is_empty());

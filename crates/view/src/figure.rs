@@ -5,7 +5,7 @@
 
 use schema::Cause;
 
-use crate::label::run_labels;
+use crate::label::{ccs_differ, run_labels};
 use crate::loaded::LoadedRun;
 use crate::metric::{Companion, Metric};
 use crate::plot::Reference;
@@ -100,7 +100,22 @@ impl<'a> Figure<'a> {
             let panel = figure.panel(metric);
             figure.panels.push(panel);
         }
+        figure.name_ccs();
         figure
+    }
+
+    /// Says in the legend of one run which flow has which congestion control, where they differ.
+    fn name_ccs(&mut self) {
+        let [run] = self.runs else { return };
+        if !ccs_differ(run.run.flows.iter()) {
+            return;
+        }
+        for (name, _) in &mut self.legend {
+            let flow = run.run.flows.iter().find(|flow| flow.name == *name);
+            if let Some(cc) = flow.and_then(|flow| flow.cc_label()) {
+                name.push_str(&format!(" ({cc})"));
+            }
+        }
     }
 
     /// `metrics` against another metric, and the largest value of that. Of each flow its second half, when it has settled.
@@ -129,6 +144,7 @@ impl<'a> Figure<'a> {
             };
             figure.panels.push(panel);
         }
+        figure.name_ccs();
         (figure, largest)
     }
 

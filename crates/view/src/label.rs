@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use schema::RunSummary;
+use schema::{FlowSummary, RunSummary};
 
 /// One label per run: the variant where that is enough, else with the engine, the sweep and the repeat, else the id.
 pub(crate) fn run_labels(runs: &[&RunSummary]) -> Vec<String> {
@@ -30,6 +30,19 @@ pub(crate) fn detailed(run: &RunSummary) -> String {
     label
 }
 
+/// True where not all flows have the same congestion control, parameters included: then each is named.
+pub(crate) fn ccs_differ<'a>(flows: impl Iterator<Item = &'a FlowSummary>) -> bool {
+    let known: BTreeSet<String> = flows.filter_map(FlowSummary::cc_label).collect();
+    known.len() > 1
+}
+
+/// Jain's index of a run, for people; `None` where fewer than two TCP flows share anything. The model takes each flow
+/// as alone, so it has none.
+pub(crate) fn fairness(run: &RunSummary) -> Option<String> {
+    let several = run.flows.iter().filter(|flow| flow.kind == "tcp").count() > 1;
+    Some(format!("{:.3}", run.fairness_jain.filter(|_| several && run.engine != "model")?))
+}
+
 fn variant(run: &RunSummary) -> &str {
     run.variant.as_deref().unwrap_or_default()
 }
@@ -49,6 +62,24 @@ mod tests {
         (run.id, run.engine, run.variant, run.repeat) =
             (id.into(), engine.into(), variant.map(str::to_owned), repeat);
         run
+    }
+
+    #[test]
+    fn congestion_controls_are_named_where_they_differ() {
+        let flow = |a: Option<i64>| FlowSummary {
+            kind: "tcp".into(),
+            cc: Some("griddt".into()),
+            cc_set: a.map(|a| ("a".into(), schema::Setting::Integer(a))).into_iter().collect(),
+            ..FlowSummary::default()
+        };
+        let (one, seven) = (flow(None), flow(Some(7)));
+        assert_eq!(seven.cc_label().unwrap(), "griddt a=7");
+        assert!(ccs_differ([&one, &seven].into_iter()) && !ccs_differ([&one, &one].into_iter()));
+        let mut alone = run("1", "lab", None, 1);
+        (alone.fairness_jain, alone.flows) = (Some(1.0), vec![one.clone()]);
+        assert_eq!(fairness(&alone), None);
+        alone.flows.push(seven);
+        assert_eq!(fairness(&alone).unwrap(), "1.000");
     }
 
     #[test]

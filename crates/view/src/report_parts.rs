@@ -5,6 +5,7 @@ use std::fmt::Write;
 use schema::{Cause, FlowSummary, PublishedResult, PublishedVerdict, RunSummary};
 
 use crate::escape::escape;
+use crate::label::fairness;
 use crate::number;
 use crate::style::cause_class;
 use crate::words;
@@ -33,7 +34,7 @@ fn answer(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
         escape(&flow.name),
         escape(&flow.from),
         escape(&flow.to),
-        escape(flow.cc.as_deref().unwrap_or(&flow.kind)),
+        escape(&flow.cc_label().unwrap_or_else(|| flow.kind.clone())),
     );
     if let Some(goodput) = flow.steady_goodput_bps.or(flow.goodput_bps) {
         let of = flow.wire_limit_bps.filter(|limit| *limit > 0.0).map(|limit| {
@@ -228,7 +229,8 @@ pub(crate) fn verdict_bars(runs: &[&RunSummary], labels: &[String]) -> String {
 
 /// The TCP flows' figures.
 pub(crate) fn flow_table(runs: &[&RunSummary], labels: &[String]) -> String {
-    let columns: [FlowColumn; 10] = [
+    let columns: [FlowColumn; 12] = [
+        ("congestion control", FlowSummary::cc_label),
         ("goodput", |f| f.goodput_bps.map(number::rate)),
         ("steady", |f| f.steady_goodput_bps.map(number::rate)),
         ("wire limit", |f| f.wire_limit_bps.map(number::rate)),
@@ -237,11 +239,29 @@ pub(crate) fn flow_table(runs: &[&RunSummary], labels: &[String]) -> String {
         ("smallest RTT", |f| f.min_rtt_us.map(number::micros)),
         ("mean RTT", |f| f.mean_rtt_us.map(number::micros)),
         ("largest cwnd", |f| f.max_cwnd_bytes.map(|n| number::bytes(n as f64))),
+        ("mean cwnd", |f| f.mean_cwnd_bytes.map(|n| number::bytes(n as f64))),
         ("largest receive window", |f| f.max_rcv_wnd_bytes.map(|n| number::bytes(n as f64))),
         ("binding window", |f| f.binding_window_bytes.map(|n| number::bytes(n as f64))),
     ];
     let flows = tcp_flows(runs, labels);
-    facts_table(&flows, &columns)
+    facts_table(&flows, &columns) + &fairness_table(runs, labels)
+}
+
+/// How evenly the TCP flows of each run share.
+fn fairness_table(runs: &[&RunSummary], labels: &[String]) -> String {
+    let known: Vec<(&String, String)> =
+        runs.iter().zip(labels).filter_map(|(run, label)| Some((label, fairness(run)?))).collect();
+    if known.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["run"]);
+    table.head(["fairness of the flows (Jain's index; 1 is even)"], true);
+    for (label, index) in known {
+        table.cell(&escape(label));
+        table.number(&index);
+        table.end_row();
+    }
+    table.finish()
 }
 
 /// The ping flows' figures.
@@ -301,7 +321,7 @@ fn facts_table(flows: &[(&String, &FlowSummary)], columns: &[FlowColumn]) -> Str
         table.cell(&escape(label));
         table.cell(&escape(&flow.name));
         for (_, get) in &columns {
-            table.number(&get(flow).unwrap_or_else(|| "\u{2013}".to_owned()));
+            table.number(&get(flow).map_or_else(|| "\u{2013}".to_owned(), |value| escape(&value)));
         }
         table.end_row();
     }

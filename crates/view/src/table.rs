@@ -4,7 +4,7 @@ use record::{Run, RunEntry};
 use schema::{Cause, FlowSummary, PublishedResult, RunSummary};
 
 use crate::compare::{Comparison, MetricComparison};
-use crate::label::run_labels;
+use crate::label::{ccs_differ, fairness, run_labels};
 use crate::{number, words};
 
 /// How a figure is printed.
@@ -63,6 +63,9 @@ pub fn show(run: &Run) -> String {
         texts(["record", &run.path.display().to_string()]),
     ];
     facts.extend(summary.sweep.iter().map(|(field, value)| texts([field.as_str(), value.as_str()])));
+    if let Some(index) = fairness(summary) {
+        facts.push(texts(["fairness (Jain)", &index]));
+    }
     if run.partial {
         facts.push(texts(["partial", "the run was cut short; this is what was kept"]));
     }
@@ -157,10 +160,15 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
         .into_iter()
         .filter(|c| flows.iter().any(|(_, f)| f.limited_steady.share(*c) > 0.0))
         .collect();
+    let differ = ccs_differ(flows.iter().map(|(_, flow)| *flow));
     let mut header = texts(["RUN", "FLOW", "LIMITED BY", "GOODPUT"]);
     header.extend(causes.iter().map(|cause| words::cause(*cause).to_owned()));
     let mut right = vec![false, false, false];
     right.resize(header.len(), true);
+    if differ {
+        header.insert(2, "CC".to_owned());
+        right.insert(2, false);
+    }
     let mut rows = vec![header];
     for (label, flow) in flows {
         let mut row = vec![
@@ -170,14 +178,23 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
             or_unknown(flow.steady_goodput_bps.or(flow.goodput_bps), number::rate),
         ];
         row.extend(causes.iter().map(|cause| number::share(flow.limited_steady.share(*cause))));
+        if differ {
+            row.insert(2, flow.cc_label().unwrap_or_else(|| UNKNOWN.into()));
+        }
         rows.push(row);
     }
-    table(&rows, &right)
+    let mut out = table(&rows, &right);
+    for (run, label) in runs.iter().zip(&labels) {
+        if let Some(index) = fairness(run) {
+            out.push_str(&format!("fairness of {label} (Jain's index): {index}\n"));
+        }
+    }
+    out
 }
 
 /// A flow's figures, evidence and remedy.
 fn flow_facts(flow: &FlowSummary) -> String {
-    let cc = flow.cc.as_ref().map(|cc| format!(", {cc}")).unwrap_or_default();
+    let cc = flow.cc_label().map(|cc| format!(", {cc}")).unwrap_or_default();
     let mut out = format!("flow {}: {} to {} ({}{cc})\n", flow.name, flow.from, flow.to, flow.kind);
     let rate = |value: Option<f64>| value.map(number::rate);
     let size = |value: Option<u64>| value.map(|v| number::bytes(v as f64));
@@ -199,6 +216,7 @@ fn flow_facts(flow: &FlowSummary) -> String {
         ("pings lost", count(flow.pings_lost)),
         ("segment size (MSS)", count(flow.mss_bytes).map(|n| n + " B")),
         ("largest cwnd", size(flow.max_cwnd_bytes)),
+        ("mean cwnd", size(flow.mean_cwnd_bytes)),
         ("largest receive window", size(flow.max_rcv_wnd_bytes)),
         ("binding window", size(flow.binding_window_bytes)),
         ("window per buffer", flow.window_share.map(number::share)),

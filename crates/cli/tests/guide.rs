@@ -1,0 +1,87 @@
+//! docs/write-your-own-cc.md, typed as it stands.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Place, Ran, binary, is_root, one_lab_at_a_time};
+
+const GUIDE: &str = include_str!("../../../docs/write-your-own-cc.md");
+
+/// The fenced blocks: what stands behind the fence, and the text.
+fn blocks() -> Vec<(&'static str, &'static str)> {
+    let fenced = GUIDE.split("\n```").skip(1).step_by(2);
+    fenced.filter_map(|block| block.split_once('\n')).collect()
+}
+
+fn block(info: &str) -> &'static str {
+    blocks().iter().find(|(found, _)| *found == info).map(|(_, text)| *text).unwrap()
+}
+
+fn commands() -> Vec<&'static str> {
+    blocks().iter().filter(|(info, _)| *info == "sh").flat_map(|(_, text)| text.lines()).collect()
+}
+
+/// One line of shell in the place, where `longfat` is the program under test.
+fn typed(place: &Place, line: &str) -> Ran {
+    let folder = std::path::Path::new(binary()).parent().unwrap().display().to_string();
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.current_dir(place.dir.path()).args(["-c", line]).env("PATH", path).env("NO_COLOR", "1");
+    Ran::of(shell.env_remove("LONGFAT_RUNS").output().unwrap())
+}
+
+fn with_files() -> Place {
+    let place = Place::new("");
+    for name in ["my.bpf.c", "my.toml"] {
+        let language = name.rsplit('.').next().unwrap();
+        std::fs::write(place.path(name), block(&format!("{language} {name}"))).unwrap();
+    }
+    place
+}
+
+#[test]
+fn every_command_of_the_guide_does_what_it_says() {
+    if !is_root() || cc::kernel::missing().is_some() {
+        eprintln!("skipped: congestion controls cannot be loaded here");
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = with_files();
+    let all = commands();
+    assert!(all.len() >= 9 && all.iter().all(|c| c.starts_with("longfat ")), "{all:?}");
+    // However the test ends, nothing of it stays loaded.
+    struct Unload<'a>(&'a Place);
+    impl Drop for Unload<'_> {
+        fn drop(&mut self) {
+            typed(self.0, "longfat cc unload my");
+        }
+    }
+    let _unload = Unload(&place);
+    let default = || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+    let before = default();
+    for line in all {
+        let ran = typed(&place, line);
+        assert_eq!(ran.code, 0, "{line}: {ran:?}");
+        if line.starts_with("longfat run my.toml --report") {
+            assert!(ran.stdout.contains("mine") && ran.stdout.contains("my kept=0.8"), "{ran:?}");
+        }
+        if line == "longfat cc list" {
+            assert!(ran.stdout.contains("my"), "{ran:?}");
+        }
+    }
+    let picture = std::fs::read_to_string(place.path("my.svg")).unwrap();
+    assert!(picture.contains("<svg") && picture.contains("mine"));
+    assert!(std::fs::read_to_string(place.path("my.html")).unwrap().contains("my kept=0.8"));
+    assert_eq!(default(), before);
+}
+
+/// Without the kernel: the model reads the scenario, and parameters are looked at before anything runs.
+#[test]
+fn the_guides_scenario_is_checked_against_its_file() {
+    let place = with_files();
+    let ran = typed(&place, "longfat run my.toml --engine model");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let wrong = typed(&place, "longfat run my.toml --engine model --set flows.bulk.cc.set.keep=0.5");
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+}

@@ -4,9 +4,8 @@
 //! allowed. Events run at their nominal time however late the thread is, so lateness never adds up;
 //! how late each delivery was is recorded.
 //!
-//! At real-time priority it rests a tenth of the time, in short naps, however much there is to do: the
-//! kernel takes the processor away for tens of milliseconds from whoever never lets others run. Too
-//! much to do shows as lateness, which is what the run is judged by.
+//! At real-time priority it rests now and then, however much there is to do (see [`Budget`]). Too much to do shows as
+//! lateness, which is what the run is judged by.
 
 use std::{
     io,
@@ -23,38 +22,23 @@ use net::{Counters, DropCause, Network, Packet, PipeId, PipeSpec, Sink, Train};
 use units::Time;
 
 use crate::{
+    budget::{Budget, NAP, Wait},
     buffers::Buffers,
     capture::{Captures, Target, Way},
     frame::Frame,
+    machine::RunQueue,
     port::{Port, is_gone},
     processors::move_to,
     sys::{self, PollSet},
 };
 
-/// Waits shorter than this are spent polling: a sleep would end too late (timers of a virtual machine
-/// were 20 to 45 us late).
-const SPIN: u64 = 40_000;
 /// So long after the last frame came in the thread goes on polling: longer than the pause between two pings, so that only an
 /// idle lab gives its processor away.
 const LINGER: u64 = 2_000_000_000;
-/// Longest sleep, so that a stop is seen soon.
-const LONGEST_SLEEP: u64 = 20_000_000;
-/// At real-time priority one part in so many of the time is for others.
-const REST_SHARE: u64 = 10;
-/// What a nap asks for. It takes some 15 us more, and the kernel charges those to the thread: shorter naps would have to be so
-/// many that a third of all packets met one.
-const NAP: u64 = 40_000;
 /// With no frame for so long little comes.
 const QUIET: u64 = 200_000;
-/// A nap is not begun so shortly before a departure, unless by force.
-const NAP_ROOM: u64 = 80_000;
-/// So much rest owed is taken when nothing is due soon, or else later by force.
-const NAP_DEBT: u64 = 40_000;
-const FORCED_DEBT: u64 = 100_000;
 /// A turn that takes so much longer than planned was interrupted.
 const STALL: u64 = 5_000_000;
-/// How often the thread's processor time is read.
-const METER_INTERVAL: u64 = 50_000;
 /// What a card's ring holds, as the time that the link takes for it: enough to bridge this thread's lateness.
 const RING: u64 = 100_000;
 /// Frames read from one port before the others get their turn.
@@ -142,6 +126,7 @@ impl Driver<'_> {
             refused: 0,
         };
         let mut budget = Budget::new(hands.now(), sys::thread_time(), self.may_spin, not_real_time.is_none());
+        let run_queue = RunQueue::open();
         let mut stalls = Stalls::default();
         let mut gates = Gates::new(self.ports);
         let (mut next_row, mut active) = (Time(0), Time(0));
@@ -162,7 +147,14 @@ impl Driver<'_> {
             let due = due.min(gates.open_due(before, &mut poll));
             // A frame that finds the thread asleep is stamped when it wakes, 50 to 100 us later.
             let latest = if before.0 < active.0 + LINGER { before } else { due };
-            let wait = budget.wait(before, due, latest);
+            let mut wait = budget.wait(before, due, latest);
+            if wait == Wait::Nap
+                && budget.may_forgive(before)
+                && run_queue.as_ref().is_some_and(RunQueue::is_ours)
+            {
+                budget.forgive(before);
+                wait = budget.wait(before, due, latest);
+            }
             match wait {
                 Wait::Poll(span) => poll.wait(Duration::from_nanos(span))?,
                 // Where little comes, what does come may end the nap.
@@ -183,6 +175,9 @@ impl Driver<'_> {
             }
             stalls.turn(before, after, now, wait);
             // A nap counts at once, or the next turn would take another.
+            if wait == Wait::Nap {
+                budget.nap(before);
+            }
             if wait == Wait::Nap || budget.meter_is_due(now) {
                 budget.meter(now, sys::thread_time());
             }
@@ -359,96 +354,11 @@ impl Stalls {
     }
 }
 
-/// How to wait for the next thing to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    /// For input, and at most so long; 0 only looks.
-    Poll(u64),
-    /// Let others run for a moment, whatever comes.
-    Nap,
-}
-
-/// Sees to it that others get their part of the processor.
-///
-/// What counts is the time that the kernel did not charge to the thread, not how long a wait took.
-struct Budget {
-    may_spin: bool,
-    real_time: bool,
-    /// When the thread's processor time was last read, and what it was.
-    metered: u64,
-    used: u64,
-    /// Rest owed since `begin`, and taken.
-    begin: u64,
-    rested: u64,
-}
-
-impl Budget {
-    /// `used` is the thread's processor time.
-    fn new(now: Time, used: Time, may_spin: bool, real_time: bool) -> Self {
-        Budget { may_spin, real_time, metered: now.0, used: used.0, begin: now.0, rested: 0 }
-    }
-
-    /// How to wait now, with something due at `due`, and input expected from `latest` on at the latest.
-    fn wait(&self, now: Time, due: Time, latest: Time) -> Wait {
-        let wait = due.0.saturating_sub(now.0).min(LONGEST_SLEEP);
-        let owed = ((now.0 - self.begin) / REST_SHARE).saturating_sub(self.rested);
-        let nap = owed >= FORCED_DEBT || (owed >= NAP_DEBT && wait > NAP_ROOM);
-        match (self.real_time && nap, self.may_spin) {
-            (true, _) => Wait::Nap,
-            (false, true) => Wait::Poll(wait.min(latest.0.saturating_sub(now.0)).saturating_sub(SPIN)),
-            (false, false) => Wait::Poll(wait),
-        }
-    }
-
-    fn meter_is_due(&self, now: Time) -> bool {
-        now.0 - self.metered >= METER_INTERVAL
-    }
-
-    /// Takes in how much processor time the thread has `used` so far.
-    fn meter(&mut self, now: Time, used: Time) {
-        self.rested += (now.0 - self.metered).saturating_sub(used.0 - self.used);
-        (self.metered, self.used) = (now.0, used.0);
-        // Rest is not saved up for later.
-        if self.rested > (now.0 - self.begin) / REST_SHARE {
-            (self.begin, self.rested) = (now.0, 0);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const ZERO: Time = Time(0);
-
-    #[test]
-    fn sleeps_until_just_before_the_departure_then_polls() {
-        let budget = Budget::new(ZERO, ZERO, true, true);
-        assert_eq!(budget.wait(ZERO, Time(1_000_000), Time(1_000_000)), Wait::Poll(960_000));
-        assert_eq!(budget.wait(ZERO, Time(30_000), Time(30_000)), Wait::Poll(0));
-        assert_eq!(budget.wait(ZERO, Time(u64::MAX), Time(u64::MAX)), Wait::Poll(LONGEST_SLEEP - SPIN));
-        assert_eq!(budget.wait(ZERO, Time(1_000_000), ZERO), Wait::Poll(0), "input is near");
-        let shy = Budget::new(ZERO, ZERO, false, true);
-        assert_eq!(shy.wait(ZERO, Time(30_000), Time(30_000)), Wait::Poll(30_000));
-        // Whoever may not poll must rest all the same when there is always something to do.
-        assert_eq!(shy.wait(Time(1_000_000), ZERO, ZERO), Wait::Nap);
-    }
-
-    #[test]
-    fn rest_is_taken_when_it_does_least_harm() {
-        let mut budget = Budget::new(ZERO, ZERO, true, true);
-        // 40 us are owed after 400 us: a nap if nothing is due soon, by force only at 100 us.
-        let at_once = |now, due| budget.wait(Time(now), Time(due), ZERO);
-        assert_eq!(at_once(399_000, 900_000), Wait::Poll(0));
-        assert_eq!(at_once(400_000, 900_000), Wait::Nap);
-        assert_eq!(at_once(400_000, 450_000), Wait::Poll(0));
-        assert_eq!(budget.wait(Time(1_000_000), ZERO, ZERO), Wait::Nap);
-        budget.meter(Time(1_030_000), Time(1_000_000));
-        assert_eq!(budget.wait(Time(1_030_000), ZERO, ZERO), Wait::Poll(0));
-        budget.real_time = false;
-        let wait = budget.wait(Time(9_000_000), ZERO, ZERO);
-        assert_eq!(wait, Wait::Poll(0), "at ordinary priority others get theirs anyway");
-    }
 
     #[test]
     fn what_was_not_planned_is_a_stall() {
@@ -458,12 +368,5 @@ mod tests {
         stalls.turn(ZERO, Time(270_000_000), Time(270_100_000), Wait::Poll(20_000_000));
         stalls.turn(ZERO, Time(1_000), Time(10_001_000), Wait::Nap);
         assert_eq!((stalls.total, stalls.longest), (260_000_000, 250_000_000));
-    }
-
-    #[test]
-    fn long_rest_is_not_saved_up() {
-        let mut budget = Budget::new(ZERO, ZERO, true, true);
-        budget.meter(Time(20_000_000), Time(1_000_000));
-        assert_eq!(budget.wait(Time(20_400_000), Time(20_900_000), ZERO), Wait::Nap);
     }
 }

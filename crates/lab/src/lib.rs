@@ -9,6 +9,7 @@
 
 #[doc(hidden)]
 pub mod baseline;
+mod budget;
 mod buffers;
 mod capture;
 mod check;

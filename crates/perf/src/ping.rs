@@ -1,4 +1,5 @@
-//! ICMP echo (RFC 792, RFC 4443) over a raw socket, stamped by the kernel on arrival as ping(8) does.
+//! ICMP echo (RFC 792, RFC 4443) over a raw socket. The kernel stamps each request as the device takes it and each reply as
+//! it comes in, so that what this program does in between does not count. (ping(8) stamps requests itself.)
 
 use std::{
     io,
@@ -16,6 +17,8 @@ const ECHO_REPLY_V4: u8 = 0;
 const ECHO_REQUEST_V6: u8 = 128;
 const ECHO_REPLY_V6: u8 = 129;
 const HEADER: usize = 8;
+/// Room for what comes before ICMP in a packet that was sent: Ethernet with a tag, IP with options.
+const LOWER_HEADERS: usize = 128;
 
 /// How echo requests are sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +59,7 @@ impl PingSocket {
             IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
         };
         let socket = Socket::new(domain, Type::RAW, Some(protocol)).attempted(what)?;
-        sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32).attempted(what)?;
+        sys::stamp_packets(&socket).attempted(what)?;
         socket.connect(&SocketAddr::new(to, 0).into()).attempted(what)?;
         Ok(PingSocket { socket, to, identifier })
     }
@@ -77,6 +80,7 @@ impl PingSocket {
                 let sequence = (next + 1) as u16;
                 sent.push(Some(sys::wall_clock()));
                 self.send(sequence, options.payload)?;
+                self.note_departures(options.payload, &mut sent);
                 open += 1;
                 last_send = Instant::now();
                 continue;
@@ -87,9 +91,8 @@ impl PingSocket {
             let wait =
                 if next < count { due.saturating_duration_since(Instant::now()) } else { options.patience };
             if let Some((sequence, at)) = self.receive(wait)? {
-                // The newest request with this 16-bit number.
-                let newest = (0..sent.len()).rev().find(|i| (*i + 1) as u16 == sequence);
-                if let Some(asked) = newest.and_then(|i| sent[i].take()) {
+                self.note_departures(options.payload, &mut sent);
+                if let Some(asked) = newest(sequence, &sent).and_then(|i| sent[i].take()) {
                     open -= 1;
                     echo(Echo { sequence, rtt: Some(at.saturating_sub(asked)) });
                 }
@@ -120,6 +123,23 @@ impl PingSocket {
             // Address resolution failed, or the local queue is full: the request is lost, not the run.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EHOSTUNREACH | libc::ENOBUFS)) => Ok(()),
             Err(e) => Err(e).attempted(|| format!("cannot send an echo request to {}", self.to)),
+        }
+    }
+
+    /// Puts the kernel's stamps of requests that have left in place of our own of shortly before.
+    fn note_departures(&self, payload: Bytes, sent: &mut [Option<Duration>]) {
+        let request = HEADER + payload.0 as usize;
+        let mut buffer = vec![0u8; LOWER_HEADERS + request];
+        while let Ok((len, stamp)) = sys::sent_stamped(&self.socket, &mut buffer) {
+            // A request that was fragmented comes in parts; ours is good enough for it.
+            let icmp = len.checked_sub(request).map(|start| &buffer[start..start + HEADER]);
+            let Some(icmp) = icmp.filter(|icmp| icmp[4..6] == self.identifier.to_be_bytes()) else {
+                continue;
+            };
+            let request = newest(u16::from_be_bytes([icmp[6], icmp[7]]), sent);
+            if let (Some(at), Some(asked)) = (stamp, request.and_then(|i| sent[i].as_mut())) {
+                *asked = at;
+            }
         }
     }
 
@@ -155,6 +175,11 @@ impl PingSocket {
         let ours = icmp[0] == reply && icmp[4..6] == self.identifier.to_be_bytes();
         ours.then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
     }
+}
+
+/// The newest request with this 16-bit number.
+fn newest(sequence: u16, sent: &[Option<Duration>]) -> Option<usize> {
+    (0..sent.len()).rev().find(|i| (*i + 1) as u16 == sequence)
 }
 
 /// The Internet checksum (RFC 1071).

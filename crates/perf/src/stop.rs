@@ -6,6 +6,7 @@ use std::{
         Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use socket2::Socket;
@@ -28,6 +29,9 @@ impl Stop {
         self.set.store(true, Ordering::Release);
         let mut sockets = self.sockets.lock().unwrap_or_else(|e| e.into_inner());
         for socket in sockets.drain(..) {
+            // When its last owner closes it, what it still holds goes at once. Else the kernel would try for minutes to send it
+            // to a network that is gone, and count it against the memory of the next run's TCP (tcp_mem).
+            let _ = socket.set_linger(Some(Duration::ZERO));
             // A socket that is closed or not connected any more has nobody left to wake.
             let _ = socket.shutdown(Shutdown::Both);
         }

@@ -1,7 +1,13 @@
-//! The few socket calls that socket2 has not: discarding received bytes, pacing, time stamps.
+//! The few socket calls that socket2 has not: sending and discarding bytes without copying them, pacing, time stamps.
 #![allow(unsafe_code)]
 
-use std::{io, mem, os::fd::AsRawFd, time::Duration};
+use std::{
+    fs::File,
+    io::{self, Write},
+    mem,
+    os::fd::{AsRawFd, FromRawFd},
+    time::Duration,
+};
 
 use socket2::Socket;
 
@@ -10,6 +16,34 @@ pub(crate) fn discard(socket: &Socket, len: usize) -> io::Result<usize> {
     // SAFETY: with MSG_TRUNC the kernel writes nothing to the buffer of a TCP socket.
     let got = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), len, libc::MSG_TRUNC) };
     if got < 0 { Err(io::Error::last_os_error()) } else { Ok(got as usize) }
+}
+
+/// Memory that is sent again and again without being copied, as a file server sends its page cache (sendfile(2)).
+pub(crate) struct Pages(File);
+
+impl Pages {
+    /// `len` zeros.
+    pub(crate) fn new(len: usize) -> io::Result<Self> {
+        // SAFETY: the name is a string that ends in a zero; the descriptor is new and nobody else's.
+        let file = unsafe {
+            let raw = libc::memfd_create(c"longfat".as_ptr(), libc::MFD_CLOEXEC);
+            if raw < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            File::from_raw_fd(raw)
+        };
+        // Written, not only made long: pages that were never written would be made anew by each read.
+        (&file).write_all(&vec![0; len])?;
+        Ok(Pages(file))
+    }
+
+    /// Sends the first `len` bytes, or some of them.
+    pub(crate) fn send(&self, socket: &Socket, len: usize) -> io::Result<usize> {
+        let mut from: libc::off_t = 0;
+        // SAFETY: both descriptors are open, and `from` lives across the call.
+        let sent = unsafe { libc::sendfile(socket.as_raw_fd(), self.0.as_raw_fd(), &raw mut from, len) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    }
 }
 
 /// Waits until `socket` has something to read, or its end, but no longer than `wait`; false where it has not.
@@ -52,9 +86,33 @@ pub(crate) fn wall_clock() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Receives one datagram and the kernel's stamp of its arrival (SO_TIMESTAMPNS), if it gave one.
+/// Asks the kernel to stamp what `socket` sends as the device takes it, and what it receives as it comes in
+/// (Documentation/networking/timestamping.rst).
+pub(crate) fn stamp_packets(socket: &Socket) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)?;
+    let sent = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, sent)
+}
+
+/// Receives one datagram and the kernel's stamp of its arrival, if it gave one.
 pub(crate) fn receive_stamped(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
-    let mut control = [0u64; 16];
+    receive(socket, buffer, 0, libc::SCM_TIMESTAMPNS)
+}
+
+/// A packet that was sent, with all its headers, and the kernel's stamp of its departure; `WouldBlock` where there is none
+/// (yet).
+pub(crate) fn sent_stamped(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
+    // Of the three stamps in SCM_TIMESTAMPING the first is the software's.
+    receive(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT, libc::SCM_TIMESTAMPING)
+}
+
+fn receive(
+    socket: &Socket,
+    buffer: &mut [u8],
+    flags: i32,
+    which: i32,
+) -> io::Result<(usize, Option<Duration>)> {
+    let mut control = [0u64; 32];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: an all-zero msghdr is a valid empty one.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -63,7 +121,7 @@ pub(crate) fn receive_stamped(socket: &Socket, buffer: &mut [u8]) -> io::Result<
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = mem::size_of_val(&control);
     // SAFETY: the header points at buffers that live across the call, with their true lengths.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     if got < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -72,7 +130,7 @@ pub(crate) fn receive_stamped(socket: &Socket, buffer: &mut [u8]) -> io::Result<
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(&raw const message);
         while !header.is_null() {
-            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_TIMESTAMPNS {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == which {
                 let at = std::ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::timespec>());
                 stamp = Some(Duration::new(at.tv_sec as u64, at.tv_nsec as u32));
             }

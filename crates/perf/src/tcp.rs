@@ -1,5 +1,5 @@
 //! One TCP stream: a sender that always has data (or writes at a rate), a receiver that reads it all
-//! (or at a rate) and throws it away without copying it.
+//! (or at a rate). Neither copies the data, so that the network and TCP are what is seen.
 
 use std::{
     io,
@@ -102,16 +102,16 @@ impl TcpSender {
         Ok(String::from_utf8_lossy(&name).trim_end_matches('\0').to_string())
     }
 
-    /// Sends until the size is reached or `stop` is set, then closes its side. Returns the bytes written.
+    /// Sends zeros until the size is reached or `stop` is set, then closes its side. Returns the bytes written.
     pub fn run(self, stop: &Stop) -> Result<u64, Error> {
-        let data = vec![0u8; WRITE_BYTES];
+        let pages = sys::Pages::new(WRITE_BYTES).attempted(|| "cannot make memory to send from".into())?;
         let limit = self.options.size.map_or(u64::MAX, |size| size.0);
         let mut pace = self.options.write_rate.map(Pace::new);
         let mut written = 0;
         while written < limit && !stop.is_set() {
             let allowed = pace.as_ref().map_or(WRITE_BYTES, |p| p.wait(stop, WRITE_BYTES));
             let len = allowed.min(usize::try_from(limit - written).unwrap_or(WRITE_BYTES));
-            match self.socket.send(&data[..len]) {
+            match pages.send(&self.socket, len) {
                 Ok(n) => {
                     written += n as u64;
                     if let Some(pace) = &mut pace {
@@ -330,6 +330,33 @@ mod tests {
         let options = TcpOptions { write_rate: Some(BitRate(1000)), ..TcpOptions::default() };
         let (.., elapsed) = flow(options, Some(Duration::from_millis(50)));
         assert!(elapsed < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_stopped_flow_leaves_no_data_behind() {
+        let stop = Stop::default();
+        let paused = ReadPause { from: Instant::now(), until: None };
+        let options = TcpOptions { read_pause: Some(paused), ..TcpOptions::default() };
+        let listener = Listener::bind(Ipv4Addr::LOCALHOST.into(), &options).unwrap();
+        let sender = connect(listener.address().unwrap(), &options, &stop).unwrap();
+        let receiver = listener.accept(&Stop::default()).unwrap();
+        let port = sender.socket.local_addr().unwrap().as_socket().unwrap().port();
+        let holds_data = || {
+            let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+            table.lines().any(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                words[1].ends_with(&format!(":{port:04X}")) && !words[4].starts_with("00000000:")
+            })
+        };
+        std::thread::scope(|s| {
+            s.spawn(|| sender.run(&stop).unwrap());
+            while !holds_data() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            stop.set();
+        });
+        assert!(!holds_data(), "the kernel still tries to send what nobody will read");
+        drop(receiver);
     }
 
     #[test]

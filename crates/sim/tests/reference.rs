@@ -79,6 +79,8 @@ fn traced_ssthresh(dir: &std::path::Path, case: &str) -> Option<f64> {
 
 fn simulate(reference: &Reference) -> Outcome {
     let Reference { cc, rate_mbps, rtt_ms, queue_pkts, mtu, duration_s, buffer_max, .. } = reference;
+    // Address resolution and handshake come before the reference's clock.
+    let run_s = duration_s + 1.0;
     let gso = if reference.case.ends_with("-gso1") {
         format!("nic = {{ gso = \"{mtu}B\" }}")
     } else {
@@ -86,7 +88,7 @@ fn simulate(reference: &Reference) -> Outcome {
     };
     let text = format!(
         r#"
-duration = "{duration_s}s"
+duration = "{run_s}s"
 sample = "10ms"
 [hosts."*"]
 mtu = {mtu}
@@ -114,28 +116,30 @@ cc = "{cc}"
     support::run(&text, &machine)
 }
 
-/// The same figures as the reference's, in its order, and the ssthresh after slow start.
+/// The same figures as the reference's, in its order, and the ssthresh after slow start. The reference's clock begins
+/// when the connection is there.
 fn figures(outcome: &Outcome, reference: &Reference) -> [f64; 7] {
-    let half_us = (reference.duration_s * 5e5) as i64;
-    let acked = |row: &&schema::FlowSample| row.bytes_acked.unwrap_or(0) as f64;
-    let last = outcome.flows.last().unwrap();
-    let half = outcome.flows.iter().find(|row| row.time_us >= half_us).unwrap();
+    let start_us = (outcome.flow_ends[0].started.unwrap().0 / 1000) as i64;
+    let (half_us, end_us) = (reference.duration_s * 5e5, reference.duration_s * 1e6);
+    let rows: Vec<_> = outcome.flows.iter().filter(|row| row.time_us <= start_us + end_us as i64).collect();
+    let acked = |row: &schema::FlowSample| row.bytes_acked.unwrap_or(0) as f64;
+    let last = rows.last().unwrap();
+    let half = rows.iter().find(|row| row.time_us >= start_us + half_us as i64).unwrap();
     // Traces have a row each 100 ms after the first seconds.
     let second: Vec<_> =
-        outcome.flows.iter().filter(|row| row.time_us >= half_us && row.time_us % 100_000 == 0).collect();
+        rows.iter().filter(|row| row.time_us >= half.time_us && row.time_us % 100_000 == 0).collect();
     let mean = |of: fn(&schema::FlowSample) -> Option<i64>| {
         second.iter().filter_map(|row| of(row)).sum::<i64>() as f64 / second.len() as f64
     };
     let span_s = |from: i64| (last.time_us - from) as f64 * 1e-6;
-    let started_us = (outcome.flow_ends[0].started.unwrap().0 / 1000) as i64;
     [
-        acked(&last) * 8e-6 / span_s(started_us),
-        (acked(&last) - acked(&half)) * 8e-6 / span_s(half.time_us),
+        acked(last) * 8e-6 / span_s(start_us),
+        (acked(last) - acked(half)) * 8e-6 / span_s(half.time_us),
         mean(|row| row.snd_cwnd_segs),
         mean(|row| row.srtt_us) * 1e-3,
         last.total_retrans_segs.unwrap_or(0) as f64,
-        outcome.flows.iter().filter_map(|row| row.snd_cwnd_segs).max().unwrap_or(0) as f64,
-        outcome.flows.iter().find_map(|row| row.snd_ssthresh_segs).unwrap_or(0) as f64,
+        rows.iter().filter_map(|row| row.snd_cwnd_segs).max().unwrap_or(0) as f64,
+        rows.iter().find_map(|row| row.snd_ssthresh_segs).unwrap_or(0) as f64,
     ]
 }
 

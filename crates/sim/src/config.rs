@@ -42,9 +42,10 @@ pub(crate) fn config(machine: &Machine, host: &Host, tcp: &Tcp, side: Side) -> R
         }
     }
     if let Some(gso) = host.nic.gso {
-        config.gso_max_size = int(gso.0);
-        if gso.0 < 2 * u64::from(host.mtu) {
-            config.gso_max_segs = 1;
+        // Room for one segment alone: no super-packets, whatever their size.
+        match gso.0 < 2 * u64::from(host.mtu) {
+            true => config.gso_max_segs = 1,
+            false => config.gso_max_size = int(gso.0),
         }
     }
     Ok(config)

@@ -45,7 +45,7 @@ const RTO_MAX_S: u32 = 120;
 pub(crate) struct Transmit {
     queue: SendQueue,
     sacked: Sacked,
-    /// Bytes acknowledged, as extended sequence number.
+    /// `snd_una` as a number that never wraps; its low 32 bits are `snd_una`.
     una: u64,
     /// The end of the highest packet that was selectively acknowledged.
     highest_sack: u32,
@@ -76,7 +76,7 @@ impl Transmit {
         Transmit {
             queue: SendQueue::new(),
             sacked: Sacked::default(),
-            una: 1 << 40,
+            una: (1 << 40) + u64::from(config.initial_seq),
             highest_sack: 0,
             sack: false,
             timestamps: false,

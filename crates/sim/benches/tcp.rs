@@ -54,8 +54,9 @@ cc = "cubic"
     )
 }
 
-/// Processor time of this thread, seconds.
+/// Processor time of this thread, seconds. The kernel counts up to the last switch of tasks.
 fn cpu_s() -> f64 {
+    std::thread::yield_now();
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
 }

@@ -118,6 +118,8 @@ pub struct Config {
     pub rto_min_ms: Option<u32>,
     /// `cwnd` of the route, locked: most that the window may be, packets.
     pub cwnd_clamp: Option<u32>,
+    /// Where the device puts the packets it receives.
+    pub packet_memory: crate::PacketMemory,
     /// The first sequence number.
     pub initial_seq: u32,
 }
@@ -174,6 +176,7 @@ impl Default for Config {
             ssthresh: None,
             rto_min_ms: None,
             cwnd_clamp: None,
+            packet_memory: crate::PacketMemory::default(),
             initial_seq: 1,
         }
     }

@@ -2,13 +2,16 @@
 //!
 //! Pure: time is an argument (ns since the run's start), segments go in and come out. After each call that takes
 //! `now`, poll [`Endpoint::transmit`] until it gives nothing, then ask [`Endpoint::next_timer`].
+//!
+//! The order of things is that of `tcp_rcv_established` (net/ipv4/tcp_input.c). Departures:
+//! 1. TIME-WAIT does not end, and there are no keepalives.
 
+use crate::transmit::{CLOCK_START_NS, Transmit};
 use crate::{
-    CongestionControl, TcpSock,
-    config::Config,
-    info::{Event, Info},
-    segment::Segment,
+    AckAction, AckFields, CaEvent, Config, CongestionControl, Event, Flags, INFINITE_SSTHRESH, Info,
+    Receiver, Segment, TcpSock, timestamp_ms,
 };
+use std::collections::VecDeque;
 
 /// Where a connection stands (`include/net/tcp_states.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,78 +45,345 @@ pub enum State {
 pub struct Endpoint {
     /// The kernel's socket.
     pub sk: TcpSock,
-    cc: Box<dyn CongestionControl>,
-    config: Config,
-    state: State,
+    pub(crate) cc: Box<dyn CongestionControl>,
+    pub(crate) config: Config,
+    pub(crate) state: State,
+    pub(crate) receiver: Receiver,
+    pub(crate) tx: Transmit,
+    /// What waits to be taken by [`Endpoint::transmit`].
+    pub(crate) out: VecDeque<Segment>,
+    /// Window scale that the own SYN announces.
+    pub(crate) own_scale: u8,
+    pub(crate) close_wanted: bool,
 }
 
 impl Endpoint {
     /// Begins a connection: a SYN is ready to be sent.
-    pub fn connect(config: Config, cc: Box<dyn CongestionControl>, _now: u64) -> Endpoint {
-        Endpoint { sk: TcpSock::default(), cc, config, state: State::SynSent }
+    pub fn connect(config: Config, cc: Box<dyn CongestionControl>, now: u64) -> Endpoint {
+        let mut endpoint = Endpoint::new(config, cc, State::SynSent);
+        endpoint.set_clock(now);
+        endpoint.begin_connection();
+        endpoint
     }
 
     /// Waits for a connection.
     pub fn listen(config: Config, cc: Box<dyn CongestionControl>) -> Endpoint {
-        Endpoint { sk: TcpSock::default(), cc, config, state: State::Listen }
+        Endpoint::new(config, cc, State::Listen)
+    }
+
+    fn new(config: Config, cc: Box<dyn CongestionControl>, state: State) -> Endpoint {
+        let mut sk = TcpSock::default();
+        let receiver = Receiver::new(&config, config.packet_memory, &mut sk);
+        let tx = Transmit::new(&config);
+        let mut endpoint = Endpoint {
+            sk,
+            cc,
+            config,
+            state,
+            receiver,
+            tx,
+            out: VecDeque::new(),
+            own_scale: 0,
+            close_wanted: false,
+        };
+        endpoint.init_sock();
+        endpoint.set_state(state);
+        endpoint
+    }
+
+    pub(crate) fn set_clock(&mut self, now: u64) {
+        self.sk.tcp_clock_cache = now + CLOCK_START_NS;
+        self.sk.tcp_mstamp = self.sk.tcp_clock_cache / 1000;
+    }
+
+    pub(crate) fn clock(&self) -> u64 {
+        self.sk.tcp_clock_cache
+    }
+
+    pub(crate) fn set_state(&mut self, state: State) {
+        self.state = state;
+        self.sk.skc_state = state as u8;
     }
 
     /// A segment arrives.
-    pub fn on_segment(&mut self, _now: u64, _segment: Segment) {}
+    pub fn on_segment(&mut self, now: u64, segment: Segment) {
+        self.set_clock(now);
+        if segment.flags.has(Flags::RST) {
+            self.abort();
+            return;
+        }
+        match self.state {
+            State::Closed => {}
+            State::Listen | State::SynSent => self.handshake(&segment),
+            _ if segment.flags.has(Flags::SYN) => self.repeated_syn(),
+            State::SynReceived => {
+                if segment.flags.has(Flags::ACK) && segment.ack == self.sk.snd_nxt {
+                    self.accept_connection(&segment);
+                    self.process(&segment);
+                }
+            }
+            _ => self.process(&segment),
+        }
+    }
+
+    /// `tcp_rcv_established`, `tcp_rcv_state_process`.
+    fn process(&mut self, segment: &Segment) {
+        self.sk.rx_opt.rcv_tsval = segment.tsval;
+        self.sk.rx_opt.rcv_tsecr = segment.tsecr;
+        if segment.flags.has(Flags::ACK) {
+            self.ack(segment);
+            self.after_ack();
+        }
+        let clock = self.clock();
+        let accepted = self.receiver.accept(&mut self.sk, clock, segment);
+        if let Some(earlier) = accepted.earlier {
+            self.emit_ack(earlier);
+        }
+        if let Some(event) = accepted.event {
+            self.tell_of_mark(event);
+        }
+        if accepted.fin {
+            self.peer_has_ended();
+        }
+        self.push_pending();
+        self.check_space();
+        let action =
+            if accepted.refused { accepted.ack } else { self.receiver.ack_check(&mut self.sk, clock) };
+        self.act(action);
+    }
+
+    /// A mark came or ceased: for algorithms that need ECN. They may want an ACK for what came before.
+    fn tell_of_mark(&mut self, event: CaEvent) {
+        if self.cc.flags() & crate::NEEDS_ECN == 0 {
+            return;
+        }
+        let ece = self.sk.ecn_flags & 4 != 0;
+        self.cc.cwnd_event(&mut self.sk, event);
+        while let Some(rcv_nxt) = self.cc.take_ack_request() {
+            let fields = self.receiver.older_ack_fields(&mut self.sk, rcv_nxt, ece);
+            self.emit_ack(fields);
+        }
+    }
+
+    fn act(&mut self, action: AckAction) {
+        if action == AckAction::Now {
+            let seq = self.acceptable_seq();
+            self.emit_bare(seq);
+        }
+    }
+
+    /// `tcp_acceptable_seq`.
+    fn acceptable_seq(&self) -> u32 {
+        let end = self.sk.snd_una.wrapping_add(self.sk.snd_wnd);
+        if crate::segment::before(end, self.sk.snd_nxt) { end } else { self.sk.snd_nxt }
+    }
+
+    /// An ACK without data that is not the receiver's usual one.
+    fn emit_ack(&mut self, fields: AckFields) {
+        let mut flags = Flags::ACK;
+        if fields.ece {
+            flags = flags.with(Flags::ECE);
+        }
+        self.sk.segs_out += 1;
+        self.out.push_back(Segment {
+            seq: self.acceptable_seq(),
+            ack: fields.ack,
+            window: fields.window,
+            flags,
+            tsval: timestamp_ms(self.clock()),
+            tsecr: fields.tsecr,
+            sack: fields.sack.map(Box::new),
+            ..Segment::default()
+        });
+    }
+
+    /// An ACK without data.
+    pub(crate) fn emit_bare(&mut self, seq: u32) {
+        let tsval = timestamp_ms(self.clock());
+        self.emit(Segment { seq, flags: Flags::ACK, tsval, ..Segment::default() });
+    }
+
+    /// A segment leaves: what the receiving half has to say goes with it.
+    pub(crate) fn emit(&mut self, mut segment: Segment) {
+        let fields = self.receiver.ack_fields(&mut self.sk);
+        segment.ack = fields.ack;
+        segment.window = fields.window;
+        segment.tsecr = fields.tsecr;
+        segment.sack = fields.sack.map(Box::new);
+        if fields.ece {
+            segment.flags = segment.flags.with(Flags::ECE);
+        }
+        self.sk.segs_out += segment.segs();
+        self.receiver.ack_sent(&mut self.sk);
+        if segment.len > 0 {
+            let clock = self.clock();
+            self.receiver.data_sent(&mut self.sk, clock);
+        }
+        self.out.push_back(segment);
+    }
 
     /// The time that [`Self::next_timer`] gave has come.
-    pub fn on_timer(&mut self, _now: u64) {}
+    pub fn on_timer(&mut self, now: u64) {
+        self.set_clock(now);
+        if matches!(self.state, State::Closed | State::Listen) {
+            return;
+        }
+        self.transmit_timers();
+        if !matches!(self.state, State::SynSent | State::SynReceived) {
+            let clock = self.clock();
+            let action = self.receiver.on_timer(&mut self.sk, clock);
+            self.act(action);
+        }
+        self.check_space();
+    }
 
     /// When the endpoint next wants to be called by itself.
+    #[inline]
     pub fn next_timer(&self) -> Option<u64> {
-        None
+        let receiver = self.receiver.timer().map(|at| at.saturating_sub(CLOCK_START_NS));
+        self.transmit_timer().into_iter().chain(receiver).min()
     }
 
     /// The next segment to send now; poll until there is none.
+    #[inline]
     pub fn transmit(&mut self, _now: u64) -> Option<Segment> {
-        None
+        self.out.pop_front()
     }
 
     /// The application writes; gives how many bytes the send buffer took.
-    pub fn write(&mut self, _now: u64, _bytes: u64) -> u64 {
-        0
+    pub fn write(&mut self, now: u64, bytes: u64) -> u64 {
+        self.set_clock(now);
+        self.write_bytes(bytes)
     }
 
-    /// How many bytes [`Self::write`] would take; 0 until the kernel would call the socket writable.
+    /// How many bytes [`Self::write`] would take, or few more; 0 until the kernel would call the socket writable.
+    #[inline]
     pub fn writable(&self) -> u64 {
-        0
+        self.buffer_room()
     }
 
     /// The application reads at most so many bytes; gives how many there were.
-    pub fn read(&mut self, _now: u64, _most: u64) -> u64 {
-        0
+    pub fn read(&mut self, now: u64, most: u64) -> u64 {
+        self.set_clock(now);
+        let clock = self.clock();
+        let (bytes, action) = self.receiver.read(&mut self.sk, clock, most);
+        self.act(action);
+        bytes
     }
 
     /// How many bytes can be read.
+    #[inline]
     pub fn readable(&self) -> u64 {
-        0
+        self.receiver.readable(&self.sk)
     }
 
     /// The application has written all: a FIN follows the data.
-    pub fn close(&mut self, _now: u64) {}
+    pub fn close(&mut self, now: u64) {
+        self.set_clock(now);
+        match self.state {
+            State::Established => self.set_state(State::FinWait1),
+            State::CloseWait => self.set_state(State::LastAck),
+            State::SynSent | State::SynReceived => {
+                self.close_wanted = true;
+                return;
+            }
+            _ => return,
+        }
+        self.queue_fin();
+    }
+
+    /// The own FIN may have been acknowledged.
+    fn after_ack(&mut self) {
+        let next = match self.state {
+            State::FinWait1 => State::FinWait2,
+            State::Closing => State::TimeWait,
+            State::LastAck => State::Closed,
+            _ => return,
+        };
+        if self.fin_acked() {
+            self.set_state(next);
+        }
+    }
+
+    fn peer_has_ended(&mut self) {
+        let next = match self.state {
+            State::Established => State::CloseWait,
+            State::FinWait1 => State::Closing,
+            State::FinWait2 => State::TimeWait,
+            state => state,
+        };
+        self.set_state(next);
+    }
 
     /// Where the connection stands.
+    #[inline]
     pub fn state(&self) -> State {
         self.state
     }
 
     /// What `tcp_info` would say.
-    pub fn info(&self, _now: u64) -> Info {
-        Info::default()
+    pub fn info(&self, now: u64) -> Info {
+        let sk = &self.sk;
+        let (busy, rwnd, sndbuf) = self.chrono_us((now + CLOCK_START_NS) / 1000);
+        let bits = |bytes: u64| bytes.saturating_mul(8);
+        let rate = u64::from(sk.rate_delivered) * u64::from(sk.mss_cache) * 1_000_000;
+        Info {
+            state: self.state as u8,
+            ca_state: sk.ca_state() as u8,
+            snd_cwnd_segs: sk.snd_cwnd,
+            snd_ssthresh_segs: (sk.snd_ssthresh < INFINITE_SSTHRESH).then_some(sk.snd_ssthresh),
+            snd_mss_bytes: sk.mss_cache,
+            snd_wnd_bytes: sk.snd_wnd,
+            unacked_segs: sk.packets_out,
+            sacked_segs: sk.sacked_out,
+            lost_segs: sk.lost_out,
+            retrans_segs: sk.retrans_out,
+            total_retrans_segs: sk.total_retrans,
+            bytes_acked: sk.bytes_acked,
+            bytes_sent: sk.bytes_sent,
+            bytes_retrans: sk.bytes_retrans,
+            segs_out: sk.segs_out,
+            segs_in: sk.segs_in,
+            data_segs_out_segs: sk.data_segs_out,
+            delivered_segs: sk.delivered,
+            delivered_ce_segs: sk.delivered_ce,
+            notsent_bytes: self.notsent(),
+            srtt_us: sk.srtt_us >> 3,
+            rttvar_us: sk.mdev_us >> 2,
+            min_rtt_us: (sk.rtt_min.s[0].v < u32::MAX).then_some(sk.rtt_min.s[0].v),
+            rto_us: (u64::from(sk.icsk_rto) * self.tx.jiffy_us) as u32,
+            pacing_rate_bps: (sk.sk_pacing_rate < u64::MAX).then_some(bits(sk.sk_pacing_rate)),
+            delivery_rate_bps: bits(rate.checked_div(u64::from(sk.rate_interval_us)).unwrap_or(0)),
+            delivery_rate_app_limited: sk.nonagle_bits & 1 << 4 != 0,
+            total_rto: u32::from(sk.total_rto),
+            reordering: sk.reordering,
+            dsack_dups: sk.dsack_dups,
+            busy_time_us: busy,
+            rwnd_limited_us: rwnd,
+            sndbuf_limited_us: sndbuf,
+            sndbuf_bytes: sk.sk_sndbuf as u32,
+            wmem_queued_bytes: self.wmem_queued(),
+            rcvbuf_bytes: sk.sk_rcvbuf as u32,
+            rcv_wnd_bytes: sk.rcv_wnd,
+            rcv_space_bytes: self.receiver.rcv_space(),
+            rcv_ssthresh_bytes: sk.rcv_ssthresh,
+            rcv_queue_bytes: self.readable(),
+            rcv_rtt_us: sk.rcv_rtt_est.rtt_us >> 3,
+            rmem_alloc_bytes: self.receiver.rmem_alloc(),
+            bytes_received: sk.bytes_received,
+        }
     }
 
     /// What happened since the last call, one by one. Kept only if [`Self::keep_events`] asked for it.
+    #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
-        None
+        self.tx.events.pop_front()
     }
 
     /// Whether to keep events.
-    pub fn keep_events(&mut self, _keep: bool) {}
+    pub fn keep_events(&mut self, keep: bool) {
+        self.tx.keep_events = keep;
+    }
 
     /// The controller.
     pub fn controller(&mut self) -> &mut dyn CongestionControl {

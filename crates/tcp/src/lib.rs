@@ -7,11 +7,13 @@
 mod config;
 mod congestion;
 mod endpoint;
+mod handshake;
 mod info;
 mod receive;
 pub mod rounds;
 mod segment;
 mod sock;
+mod transmit;
 
 pub use config::{Config, Profile};
 pub use congestion::{CaEvent, CaState, CongestionControl, NEEDS_ECN, Operation};

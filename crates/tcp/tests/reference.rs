@@ -71,7 +71,6 @@ fn mbps_100(queue: usize) -> Path {
 }
 
 #[test]
-#[ignore = "waits for the sending half"]
 fn a_queue_of_one_bdp() {
     let observed = Observed {
         goodput_mbps: 95.122,
@@ -87,7 +86,6 @@ fn a_queue_of_one_bdp() {
 }
 
 #[test]
-#[ignore = "waits for the sending half"]
 fn a_queue_of_a_tenth_of_a_bdp() {
     let observed = Observed {
         goodput_mbps: 69.6228,
@@ -103,7 +101,6 @@ fn a_queue_of_a_tenth_of_a_bdp() {
 }
 
 #[test]
-#[ignore = "waits for the sending half"]
 fn a_short_queue_without_super_packets() {
     let observed = Observed {
         goodput_mbps: 69.8924,
@@ -119,7 +116,6 @@ fn a_short_queue_without_super_packets() {
 }
 
 #[test]
-#[ignore = "waits for the sending half"]
 fn jumbo_packets_at_a_gigabit() {
     let observed = Observed {
         goodput_mbps: 581.1043,

@@ -1,0 +1,239 @@
+//! The sending half of an endpoint, as methods of [`Endpoint`]: one file for each part of the kernel's sender.
+//!
+//! `ack` takes ACKs in, `tag` marks what SACK tells, `clean` drops what is acknowledged, `rack` finds losses, `recovery` and
+//! `undo` are the states, `reduce` PRR, `rtt` and `rate` the samples, `output` sends new data, `retransmit` old, `timers` and
+//! `timeout` what happens when nothing comes, `buffer` the send buffer, `chrono` the limited-by clocks.
+//!
+//! Source: net/ipv4/{tcp_input,tcp_output,tcp_timer,tcp_recovery,tcp_rate}.c of Linux 6. Departures, beside those of the files:
+//! 1. No small queues (TSQ): what is handed over has left the host. No MTU probing, urgent data, fast open, cookies, PLB.
+//! 2. fq's pacing is done by TCP's own timer. High-resolution timers end exactly when they should.
+//! 3. A retransmission is never joined with its neighbours, and SACK blocks on data packets do not lower the MSS.
+
+mod ack;
+mod buffer;
+mod chrono;
+mod clean;
+mod output;
+mod queue;
+mod rack;
+mod rate;
+mod recovery;
+mod reduce;
+mod retransmit;
+mod rtt;
+mod sacked;
+mod skb;
+mod tag;
+mod timeout;
+mod timers;
+mod undo;
+
+use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, TcpSock};
+pub(crate) use chrono::Chrono;
+use queue::SendQueue;
+use sacked::Sacked;
+use skb::{Marks, Skb};
+use std::collections::VecDeque;
+
+/// The clock of an endpoint begins here, for 0 means "never" to many algorithms, ns.
+pub(crate) const CLOCK_START_NS: u64 = 1_000_000_000_000;
+
+/// `TCP_RTO_MAX`, s.
+const RTO_MAX_S: u32 = 120;
+
+/// What of the sending half the kernel's socket, as controllers see it, does not have.
+pub(crate) struct Transmit {
+    queue: SendQueue,
+    sacked: Sacked,
+    /// `snd_una` as a number that never wraps; its low 32 bits are `snd_una`.
+    una: u64,
+    /// The end of the highest packet that was selectively acknowledged.
+    highest_sack: u32,
+    pub(crate) sack: bool,
+    pub(crate) timestamps: bool,
+    pub(crate) window_scale: u8,
+    frto: bool,
+    is_sack_reneg: bool,
+    tlp_retrans: bool,
+    /// End of the last small packet sent (`snd_sml`).
+    small: u32,
+    /// The application wants to write more than there is room for (`SOCK_NOSPACE`).
+    nospace: bool,
+    fin_written: bool,
+    /// When the timer of `icsk_pending` ends, on the endpoint's clock, ns.
+    timer_ns: Option<u64>,
+    pacing_timer_ns: Option<u64>,
+    pub(crate) chrono: Chrono,
+    /// Memory of a packet beside its data, bytes.
+    overhead: u32,
+    pub(crate) jiffy_us: u64,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) keep_events: bool,
+}
+
+impl Transmit {
+    pub(crate) fn new(config: &Config) -> Transmit {
+        Transmit {
+            queue: SendQueue::new(),
+            sacked: Sacked::default(),
+            una: (1 << 40) + u64::from(config.initial_seq),
+            highest_sack: 0,
+            sack: false,
+            timestamps: false,
+            window_scale: 0,
+            frto: false,
+            is_sack_reneg: false,
+            tlp_retrans: false,
+            small: config.initial_seq,
+            nospace: false,
+            fin_written: false,
+            timer_ns: None,
+            pacing_timer_ns: None,
+            chrono: Chrono::default(),
+            // SKB_TRUESIZE of a head of 1024 bytes; of the small heads from 6.3 on.
+            overhead: if config.profile.at_least(6, 3) { 896 } else { 1280 },
+            jiffy_us: config.jiffy_us(),
+            events: VecDeque::new(),
+            keep_events: false,
+        }
+    }
+}
+
+impl Endpoint {
+    /// Ticks of the endpoint's clock.
+    #[inline]
+    pub(crate) fn jiffies(&self) -> u32 {
+        (self.sk.tcp_mstamp / self.tx.jiffy_us) as u32
+    }
+
+    /// `usecs_to_jiffies`.
+    #[inline]
+    fn us_to_jiffies(&self, us: u64) -> u32 {
+        us.div_ceil(self.tx.jiffy_us).min(u64::from(u32::MAX)) as u32
+    }
+
+    #[inline]
+    fn jiffies_to_us(&self, jiffies: u32) -> u64 {
+        u64::from(jiffies) * self.tx.jiffy_us
+    }
+
+    #[inline]
+    fn now32(&self) -> u32 {
+        self.sk.tcp_mstamp as u32
+    }
+
+    /// How long ago a time kept in 32 bits was, us (`tcp_stamp_us_delta`).
+    #[inline]
+    fn age_us(&self, at: u32) -> u32 {
+        (self.now32().wrapping_sub(at) as i32).max(0) as u32
+    }
+
+    /// A time kept in 32 bits, in full.
+    #[inline]
+    fn full_us(&self, at: u32) -> u64 {
+        let ago = i64::from(self.now32().wrapping_sub(at) as i32);
+        self.sk.tcp_mstamp.wrapping_add_signed(-ago)
+    }
+
+    /// A sequence number that never wraps.
+    #[inline]
+    fn extended(&self, seq: u32) -> u64 {
+        self.tx.una.wrapping_add_signed(i64::from(seq.wrapping_sub(self.sk.snd_una) as i32))
+    }
+
+    /// `tcp_wnd_end`.
+    #[inline]
+    fn window_end(&self) -> u32 {
+        self.sk.snd_una.wrapping_add(self.sk.snd_wnd)
+    }
+
+    #[inline]
+    fn has(&self, operation: Operation) -> bool {
+        self.cc.has(operation)
+    }
+
+    fn event(&mut self, event: impl FnOnce(u64) -> Event) {
+        if self.tx.keep_events {
+            let at = self.sk.tcp_clock_cache - CLOCK_START_NS;
+            self.tx.events.push_back(event(at));
+        }
+    }
+
+    /// `tcp_set_ca_state`.
+    fn set_ca_state(&mut self, state: CaState) {
+        let old = self.sk.ca_state();
+        self.cc.set_state(&mut self.sk, state);
+        self.sk.set_ca_state(state);
+        if old != state {
+            self.event(|at| Event::CaState { at, state });
+        }
+    }
+
+    fn ca_event(&mut self, event: CaEvent) {
+        self.cc.cwnd_event(&mut self.sk, event);
+    }
+
+    /// `tcp_in_cwnd_reduction`.
+    #[inline]
+    fn in_cwnd_reduction(&self) -> bool {
+        matches!(self.sk.ca_state(), CaState::Cwr | CaState::Recovery)
+    }
+
+    /// `tcp_init_cwnd`.
+    pub(crate) fn initial_cwnd(&self) -> u32 {
+        self.config.initcwnd.unwrap_or(crate::INITIAL_CWND).min(self.sk.snd_cwnd_clamp)
+    }
+
+    /// `tcp_min_rtt`, us.
+    #[inline]
+    fn min_rtt_us(&self) -> u32 {
+        self.sk.rtt_min.s[0].v
+    }
+
+    /// `tcp_rto_min_us`.
+    fn rto_min_us(&self) -> u32 {
+        self.jiffies_to_us(self.sk.icsk_rto_min) as u32
+    }
+
+    /// `tcp_left_out`.
+    fn left_out(&self) -> u32 {
+        self.sk.sacked_out + self.sk.lost_out
+    }
+
+    /// `tcp_is_rack`.
+    fn is_rack(&self) -> bool {
+        self.tx.sack && self.config.recovery & 1 != 0
+    }
+}
+
+/// `tcp_current_ssthresh`.
+fn current_ssthresh(sk: &TcpSock) -> u32 {
+    if matches!(sk.ca_state(), CaState::Cwr | CaState::Recovery) {
+        return sk.snd_ssthresh;
+    }
+    sk.snd_ssthresh.max((sk.snd_cwnd >> 1) + (sk.snd_cwnd >> 2))
+}
+
+/// Flags of an ACK's processing (`FLAG_*` of net/ipv4/tcp_input.c).
+mod flag {
+    pub(super) const DATA: i32 = 0x01;
+    pub(super) const WIN_UPDATE: i32 = 0x02;
+    pub(super) const DATA_ACKED: i32 = 0x04;
+    pub(super) const RETRANS_DATA_ACKED: i32 = 0x08;
+    pub(super) const SYN_ACKED: i32 = 0x10;
+    pub(super) const DATA_SACKED: i32 = 0x20;
+    pub(super) const ECE: i32 = 0x40;
+    pub(super) const LOST_RETRANS: i32 = 0x80;
+    pub(super) const SLOWPATH: i32 = 0x100;
+    pub(super) const ORIG_SACK_ACKED: i32 = 0x200;
+    pub(super) const SND_UNA_ADVANCED: i32 = 0x400;
+    pub(super) const DSACKING_ACK: i32 = 0x800;
+    pub(super) const SET_XMIT_TIMER: i32 = 0x1000;
+    pub(super) const SACK_RENEGING: i32 = 0x2000;
+    pub(super) const ACK_MAYBE_DELAYED: i32 = 0x10000;
+    pub(super) const DSACK_TLP: i32 = 0x20000;
+    pub(super) const ACKED: i32 = DATA_ACKED | SYN_ACKED;
+    pub(super) const NOT_DUP: i32 = DATA | WIN_UPDATE | ACKED;
+    pub(super) const CA_ALERT: i32 = DATA_SACKED | ECE | DSACKING_ACK;
+    pub(super) const FORWARD_PROGRESS: i32 = ACKED | DATA_SACKED;
+}

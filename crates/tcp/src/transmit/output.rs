@@ -1,0 +1,370 @@
+//! New data goes out: `tcp_write_xmit` and the sizing of super-packets (net/ipv4/tcp_output.c).
+//!
+//! Departures: 1. A packet in the making grows only while it is the last; it is not refilled from the next (tcp_grow_skb).
+
+use super::{CLOCK_START_NS, Marks, Skb, chrono, queue::Chunk, skb::segments, timers::Timer};
+use crate::{
+    CaEvent, CaState, Endpoint, Flags, Operation, RateSample, Segment, ecn,
+    segment::{after, before},
+};
+
+/// TCP_ECN_OK, TCP_ECN_QUEUE_CWR.
+const ECN_OK: u8 = 1;
+const QUEUE_CWR: u8 = 2;
+
+/// How `tcp_write_xmit` is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Push {
+    /// All that may go.
+    All,
+    /// One packet, whatever the window is, as a probe for a lost tail.
+    Probe,
+}
+
+impl Endpoint {
+    /// `__tcp_push_pending_frames`.
+    pub(crate) fn push_pending(&mut self) {
+        if self.tx.queue.unsent.is_empty() {
+            return;
+        }
+        if self.write_xmit(Push::All) {
+            self.check_probe_timer();
+        }
+    }
+
+    /// `tcp_write_xmit`. Tells whether nothing is in flight although there is data.
+    pub(super) fn write_xmit(&mut self, push: Push) -> bool {
+        let mss = self.sk.mss_cache;
+        let max_segs = self.tso_segs();
+        let (mut sent, mut cwnd_limited, mut rwnd_limited) = (0, false, false);
+        while let Some(chunk) = self.tx.queue.unsent.front().copied() {
+            if self.pacing_check() {
+                break;
+            }
+            let chunk_segs = u32::from(segments(chunk.len, mss));
+            let mut quota = self.cwnd_test(chunk, chunk_segs);
+            if quota == 0 {
+                if push != Push::Probe {
+                    break;
+                }
+                quota = 1;
+            }
+            if !self.window_test(chunk) {
+                rwnd_limited = true;
+                break;
+            }
+            if chunk_segs == 1 {
+                if !self.nagle_allows(chunk) {
+                    break;
+                }
+            } else if push == Push::All
+                && self.should_defer(chunk, max_segs, &mut cwnd_limited, &mut rwnd_limited)
+            {
+                break;
+            }
+            let mut limit = mss;
+            if chunk_segs > 1 {
+                limit = self.split_point(chunk, quota.min(max_segs));
+            }
+            if limit == 0 {
+                break;
+            }
+            sent += self.send_chunk(chunk, limit);
+            if push == Push::Probe {
+                break;
+            }
+        }
+        if rwnd_limited {
+            self.chrono_start(chrono::RWND_LIMITED);
+        } else {
+            self.chrono_stop(chrono::RWND_LIMITED);
+        }
+        cwnd_limited |= self.sk.packets_in_flight() >= self.sk.snd_cwnd;
+        if sent > 0 || cwnd_limited {
+            self.cwnd_validate(cwnd_limited);
+        }
+        if sent > 0 {
+            if self.in_cwnd_reduction() {
+                self.sk.prr_out += sent;
+            }
+            if push != Push::Probe {
+                self.schedule_loss_probe(false);
+            }
+            return false;
+        }
+        self.sk.packets_out == 0 && !self.tx.queue.unsent.is_empty()
+    }
+
+    /// `tcp_cwnd_test`: how many segments the window allows; at most half of it at once.
+    fn cwnd_test(&self, chunk: Chunk, segs: u32) -> u32 {
+        if chunk.fin && segs == 1 {
+            return 1;
+        }
+        let (in_flight, cwnd) = (self.sk.packets_in_flight(), self.sk.snd_cwnd);
+        if in_flight >= cwnd { 0 } else { (cwnd >> 1).max(1).min(cwnd - in_flight) }
+    }
+
+    /// `tcp_snd_wnd_test`: the first segment fits into the peer's window.
+    pub(super) fn window_test(&self, chunk: Chunk) -> bool {
+        let len =
+            if chunk.len > self.sk.mss_cache { self.sk.mss_cache } else { chunk.len + u32::from(chunk.fin) };
+        !after(self.sk.snd_nxt.wrapping_add(len), self.window_end())
+    }
+
+    /// `tcp_nagle_test`.
+    fn nagle_allows(&self, chunk: Chunk) -> bool {
+        let more_follows = self.tx.queue.unsent.len() > 1;
+        more_follows || chunk.fin || !self.nagle_holds(chunk.len < self.sk.mss_cache)
+    }
+
+    /// `tcp_nagle_check`, `tcp_minshall_check`: a small packet waits while another is unacknowledged.
+    fn nagle_holds(&self, partial: bool) -> bool {
+        let sk = &self.sk;
+        let small_out = after(self.tx.small, sk.snd_una) && !after(self.tx.small, sk.snd_nxt);
+        partial && !self.config.nodelay && sk.packets_out > 0 && small_out
+    }
+
+    /// `tcp_tso_segs`: the segments that a super-packet should have.
+    #[inline]
+    pub(super) fn tso_segs(&mut self) -> u32 {
+        let mut least = 0;
+        if self.has(Operation::MinTsoSegs) {
+            least = self.cc.min_tso_segs(&mut self.sk);
+        }
+        if least == 0 {
+            least = self.config.min_tso_segs;
+        }
+        let sk = &self.sk;
+        let most = u64::from(sk.sk_gso_max_size);
+        let mut bytes = sk.sk_pacing_rate >> sk.sk_pacing_shift;
+        let r = sk.rtt_min.s[0].v.checked_shr(self.config.tso_rtt_log).unwrap_or(0);
+        if r < 32 && self.config.profile.at_least(5, 18) {
+            bytes += most >> r;
+        }
+        let segs = (bytes.min(most) / u64::from(sk.mss_cache)) as u32;
+        segs.max(least).min(u32::from(sk.sk_gso_max_segs)).max(1)
+    }
+
+    /// `tcp_tso_should_defer`: a larger super-packet can be sent soon.
+    fn should_defer(
+        &self,
+        chunk: Chunk,
+        max_segs: u32,
+        cwnd_limited: &mut bool,
+        rwnd_limited: &mut bool,
+    ) -> bool {
+        let sk = &self.sk;
+        if sk.ca_state() >= CaState::Recovery {
+            return false;
+        }
+        // Something has to be sent once a millisecond.
+        if sk.tcp_clock_cache > sk.tcp_wstamp_ns + 1_000_000 {
+            return false;
+        }
+        let send_window = self.window_end().wrapping_sub(sk.snd_nxt);
+        let cwnd_window =
+            (sk.snd_cwnd - sk.packets_in_flight().min(sk.snd_cwnd)).saturating_mul(sk.mss_cache);
+        let limit = send_window.min(cwnd_window);
+        if limit >= max_segs * sk.mss_cache {
+            return false;
+        }
+        if self.tx.queue.unsent.len() > 1 && limit >= chunk.len {
+            return false;
+        }
+        if self.config.tso_win_divisor > 0 {
+            let share =
+                sk.snd_wnd.min(sk.snd_cwnd.saturating_mul(sk.mss_cache)) / self.config.tso_win_divisor;
+            if limit >= share {
+                return false;
+            }
+        } else if limit > 3 * sk.mss_cache {
+            return false;
+        }
+        // The next ACK is likely to come too late.
+        let Some(head) = self.tx.queue.head() else { return false };
+        if self.age_us(self.tx.queue.get(head).sent_us) < sk.srtt_us >> 4 {
+            return false;
+        }
+        if cwnd_window < send_window {
+            if cwnd_window <= chunk.len {
+                *cwnd_limited = true;
+                return true;
+            }
+        } else if send_window <= chunk.len {
+            *rwnd_limited = true;
+            return true;
+        }
+        !chunk.fin
+    }
+
+    /// `tcp_mss_split_point`.
+    fn split_point(&self, chunk: Chunk, max_segs: u32) -> u32 {
+        let mss = self.sk.mss_cache;
+        let window = self.window_end().wrapping_sub(self.sk.snd_nxt);
+        let most = mss * max_segs;
+        if most <= window && self.tx.queue.unsent.len() > 1 {
+            return most;
+        }
+        let needed = chunk.len.min(window);
+        if most <= needed {
+            return most;
+        }
+        let partial = needed % mss;
+        if self.nagle_holds(partial != 0) { needed - partial } else { needed }
+    }
+
+    /// Sends the first chunk, or so much of it (`tso_fragment`, `tcp_event_new_data_sent`). Gives the segments.
+    fn send_chunk(&mut self, chunk: Chunk, limit: u32) -> u32 {
+        let mss = self.sk.mss_cache;
+        let mut part = chunk;
+        if chunk.len > limit {
+            part = Chunk { len: limit, fin: false };
+            self.tx.queue.unsent[0].len -= limit;
+        } else {
+            self.tx.queue.unsent.pop_front();
+        }
+        let seq = self.sk.snd_nxt;
+        let end_seq = seq.wrapping_add(part.len).wrapping_add(u32::from(part.fin));
+        let segs = segments(part.len, mss);
+        let mut skb = Skb { seq, end_seq, segs, ..Skb::default() };
+        skb.marks.put(Marks::FIN, part.fin);
+        let was_pending = self.sk.icsk_pending;
+        let prior_packets = self.sk.packets_out;
+        let id = self.tx.queue.push(skb);
+        self.transmit_skb(id);
+        self.sk.snd_nxt = end_seq;
+        self.sk.packets_out += u32::from(segs);
+        if part.len < u32::from(segs) * mss {
+            self.tx.small = end_seq;
+        }
+        if prior_packets == 0 || was_pending == Timer::Probe as u8 {
+            self.rearm_rto();
+        }
+        u32::from(segs)
+    }
+
+    /// `__tcp_transmit_skb` of a packet in the queue, with `tcp_update_skb_after_send` and `tcp_rate_skb_sent`.
+    pub(super) fn transmit_skb(&mut self, id: u32) {
+        let skb = *self.tx.queue.get(id);
+        let (len, segs) = (skb.len(), skb.segs());
+        let mut flags = Flags::ACK;
+        if skb.marks.any(Marks::FIN) {
+            flags = flags.with(Flags::FIN);
+        }
+        if len > 0 && skb.end_seq == self.sk.write_seq {
+            flags = flags.with(Flags::PSH);
+        }
+        let prior_wstamp = self.sk.tcp_wstamp_ns;
+        self.sk.tcp_wstamp_ns = prior_wstamp.max(self.sk.tcp_clock_cache);
+        let sent_ns = self.sk.tcp_wstamp_ns;
+        let is_new = !before(skb.seq, self.sk.snd_nxt);
+        let mut mark = ecn::NOT_CAPABLE;
+        if self.sk.ecn_flags & ECN_OK != 0 {
+            if len > 0 && is_new {
+                mark = ecn::ECT0;
+                if self.sk.ecn_flags & QUEUE_CWR != 0 {
+                    self.sk.ecn_flags &= !QUEUE_CWR;
+                    flags = flags.with(Flags::CWR);
+                }
+            } else if self.cc.flags() & crate::NEEDS_ECN != 0 {
+                mark = ecn::ECT0;
+            }
+        }
+        if len > 0 {
+            if self.sk.packets_in_flight() == 0 {
+                self.ca_event(CaEvent::TxStart);
+            }
+            self.sk.lsndtime = self.jiffies();
+            self.sk.data_segs_out += segs;
+            self.sk.bytes_sent += u64::from(len);
+        }
+        let segment = Segment {
+            seq: skb.seq,
+            len,
+            mss: self.sk.mss_cache as u16,
+            flags,
+            ecn: mark,
+            tsval: ((sent_ns / 1_000_000) & 0xffff_ffff) as u32,
+            ..Segment::default()
+        };
+        self.emit(segment);
+        self.pace(len, prior_wstamp);
+        self.tx.queue.list(id);
+        self.rate_skb_sent(id, sent_ns / 1000);
+    }
+
+    /// The pacing of `tcp_update_skb_after_send`: when the next packet may go.
+    fn pace(&mut self, len: u32, prior_wstamp: u64) {
+        let sk = &mut self.sk;
+        let rate = sk.sk_pacing_rate;
+        if sk.sk_pacing_status == 0 || rate == u64::MAX || rate == 0 || sk.data_segs_out < 10 {
+            return;
+        }
+        let bytes = u128::from(len) + 52;
+        let mut gap = (bytes * 1_000_000_000 / u128::from(rate)) as u64;
+        let credit = sk.tcp_wstamp_ns - prior_wstamp;
+        gap -= credit.min(gap / 2);
+        sk.tcp_wstamp_ns += gap;
+    }
+
+    /// `tcp_pacing_check`: it is too early; the pacing timer is set.
+    pub(super) fn pacing_check(&mut self) -> bool {
+        let sk = &self.sk;
+        if sk.sk_pacing_status == 0 || sk.tcp_wstamp_ns <= sk.tcp_clock_cache {
+            return false;
+        }
+        if self.tx.pacing_timer_ns.is_none() {
+            self.tx.pacing_timer_ns = Some(sk.tcp_wstamp_ns);
+        }
+        true
+    }
+
+    /// A SYN takes its place in the queue and leaves (`tcp_connect`).
+    pub(crate) fn send_syn(&mut self) {
+        let seq = self.sk.snd_nxt;
+        let mut skb = Skb { seq, end_seq: seq.wrapping_add(1), segs: 1, ..Skb::default() };
+        skb.marks.set(Marks::SYN);
+        let id = self.tx.queue.push(skb);
+        self.tx.queue.list(id);
+        self.rate_skb_sent(id, self.sk.tcp_mstamp);
+        self.sk.packets_out += 1;
+        self.sk.snd_nxt = skb.end_seq;
+        self.sk.write_seq = skb.end_seq;
+        self.emit_syn();
+        self.reset_xmit_timer(Timer::Retransmission, self.sk.icsk_rto);
+    }
+
+    /// The SYN is acknowledged: the first sample of the round-trip time (`tcp_ack` of a SYN-ACK, `tcp_synack_rtt_meas`).
+    pub(crate) fn syn_acked(&mut self) {
+        let Some(head) = self.tx.queue.head() else { return };
+        let skb = *self.tx.queue.get(head);
+        let again = skb.marks.any(Marks::ANY_RETRANS);
+        self.tx.queue.pop();
+        self.sk.packets_out -= 1;
+        self.sk.retrans_out = 0;
+        self.sk.snd_una = skb.end_seq;
+        self.tx.una += 1;
+        self.sk.delivered += 1;
+        self.sk.delivered_mstamp = self.sk.tcp_mstamp;
+        self.sk.retrans_stamp = 0;
+        self.sk.icsk_retransmits = 0;
+        let rtt = if again { -1 } else { i64::from(self.age_us(skb.sent_us)) };
+        let mut rs = RateSample::default();
+        self.ack_update_rtt(super::flag::SYN_ACKED, rtt, -1, rtt, &mut rs);
+        self.rearm_rto();
+    }
+
+    /// The pacing timer has ended (`tcp_pace_kick`, `tcp_tsq_write`).
+    pub(super) fn pacing_timer(&mut self) {
+        if self.sk.lost_out > self.sk.retrans_out && self.sk.snd_cwnd > self.sk.packets_in_flight() {
+            self.xmit_retransmit_queue();
+        }
+        self.write_xmit(Push::All);
+    }
+
+    /// When a timer of the sending half next ends, ns since the run's start.
+    pub(crate) fn transmit_timer(&self) -> Option<u64> {
+        let next = self.tx.timer_ns.into_iter().chain(self.tx.pacing_timer_ns).min()?;
+        Some(next - CLOCK_START_NS)
+    }
+}

@@ -1,0 +1,112 @@
+//! Rate samples (net/ipv4/tcp_rate.c) and the pacing rate (`tcp_update_pacing_rate`, net/ipv4/tcp_input.c).
+
+use super::Marks;
+use crate::{Endpoint, RateSample, segment::after};
+
+impl Endpoint {
+    /// `tcp_rate_skb_sent`: what is known when a packet is sent. To be called before it counts as out.
+    #[inline]
+    pub(super) fn rate_skb_sent(&mut self, id: u32, sent_us: u64) {
+        let sk = &mut self.sk;
+        if sk.packets_out == 0 {
+            sk.first_tx_mstamp = sent_us;
+            sk.delivered_mstamp = sent_us;
+        }
+        let skb = self.tx.queue.get_mut(id);
+        skb.sent_us = sent_us as u32;
+        skb.first_tx_us = sk.first_tx_mstamp as u32;
+        skb.delivered_us = sk.delivered_mstamp as u32;
+        skb.delivered = sk.delivered;
+        skb.delivered_ce = sk.delivered_ce;
+        skb.marks.set(Marks::TX_KNOWN);
+        skb.marks.put(Marks::APP_LIMITED, sk.app_limited != 0);
+    }
+
+    /// `tcp_rate_skb_delivered`: the sample is of the packet that was sent last.
+    #[inline]
+    pub(super) fn rate_skb_delivered(&mut self, id: u32, rs: &mut RateSample) {
+        let skb = *self.tx.queue.get(id);
+        if !skb.marks.any(Marks::TX_KNOWN) {
+            return;
+        }
+        let sent = self.full_us(skb.sent_us);
+        let first = self.sk.first_tx_mstamp;
+        if rs.prior_mstamp == 0 || sent > first || sent == first && after(skb.end_seq, rs.last_end_seq) {
+            rs.prior_delivered = skb.delivered;
+            rs.prior_delivered_ce = skb.delivered_ce;
+            rs.prior_mstamp = self.full_us(skb.delivered_us);
+            rs.is_app_limited = skb.marks.any(Marks::APP_LIMITED);
+            rs.is_retrans = skb.marks.any(Marks::ANY_RETRANS);
+            rs.last_end_seq = skb.end_seq;
+            self.sk.first_tx_mstamp = sent;
+            rs.interval_us = i64::from(skb.sent_us.wrapping_sub(skb.first_tx_us) as i32).max(0);
+        }
+        if skb.marks.any(Marks::SACKED) {
+            self.tx.queue.get_mut(id).marks.clear(Marks::TX_KNOWN);
+        }
+    }
+
+    /// `tcp_rate_gen`.
+    #[inline]
+    pub(super) fn rate_gen(&mut self, delivered: u32, lost: u32, is_reneg: bool, rs: &mut RateSample) {
+        let sk = &mut self.sk;
+        if sk.app_limited != 0 && after(sk.delivered, sk.app_limited) {
+            sk.app_limited = 0;
+        }
+        if delivered > 0 {
+            sk.delivered_mstamp = sk.tcp_mstamp;
+        }
+        rs.acked_sacked = delivered;
+        rs.losses = lost as i32;
+        if rs.prior_mstamp == 0 || is_reneg {
+            rs.delivered = -1;
+            rs.interval_us = -1;
+            return;
+        }
+        rs.delivered = sk.delivered.wrapping_sub(rs.prior_delivered) as i32;
+        rs.delivered_ce = sk.delivered_ce.wrapping_sub(rs.prior_delivered_ce) as i32;
+        let sent_us = rs.interval_us;
+        let acked_us = sk.tcp_mstamp.saturating_sub(rs.prior_mstamp) as i64;
+        rs.interval_us = sent_us.max(acked_us);
+        rs.snd_interval_us = sent_us as u32;
+        rs.rcv_interval_us = acked_us as u32;
+        if rs.interval_us < i64::from(sk.rtt_min.s[0].v) {
+            rs.interval_us = -1;
+            return;
+        }
+        let better = rs.delivered as u64 * u64::from(sk.rate_interval_us)
+            >= u64::from(sk.rate_delivered) * rs.interval_us as u64;
+        if !rs.is_app_limited || better {
+            sk.rate_delivered = rs.delivered as u32;
+            sk.rate_interval_us = rs.interval_us as u32;
+            sk.set_rate_app_limited(rs.is_app_limited);
+        }
+    }
+
+    /// `tcp_rate_check_app_limited`.
+    pub(super) fn rate_check_app_limited(&mut self) {
+        let sk = &mut self.sk;
+        let in_flight = sk.packets_in_flight();
+        if sk.write_seq.wrapping_sub(sk.snd_nxt) < sk.mss_cache
+            && in_flight < sk.snd_cwnd
+            && sk.lost_out <= sk.retrans_out
+        {
+            sk.app_limited = sk.delivered.wrapping_add(in_flight).max(1);
+        }
+    }
+
+    /// `tcp_update_pacing_rate`.
+    #[inline]
+    pub(crate) fn update_pacing_rate(&mut self) {
+        let sk = &mut self.sk;
+        let slow_start = sk.snd_cwnd < sk.snd_ssthresh / 2;
+        let percent = if slow_start { self.config.pacing_ss_ratio } else { self.config.pacing_ca_ratio };
+        // srtt_us is 8 times the time.
+        let mut rate = u64::from(sk.mss_cache) * (10_000 << 3) * u64::from(percent);
+        rate *= u64::from(sk.snd_cwnd.max(sk.packets_out));
+        if sk.srtt_us > 0 {
+            rate /= u64::from(sk.srtt_us);
+        }
+        sk.sk_pacing_rate = rate.min(sk.sk_max_pacing_rate);
+    }
+}

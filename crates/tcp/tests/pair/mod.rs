@@ -54,7 +54,7 @@ pub struct Pair {
     pub sender: Endpoint,
     pub receiver: Endpoint,
     pub now: u64,
-    path: Path,
+    pub path: Path,
     header: u32,
     /// When the packets that are in the queue leave it.
     leaving: VecDeque<u64>,
@@ -62,6 +62,8 @@ pub struct Pair {
     flying: VecDeque<(u64, Segment)>,
     /// The application has this much yet to write; none: endless.
     pub to_write: Option<u64>,
+    /// Whether the application reads.
+    pub reads: bool,
     pub read: u64,
     pub sent: u64,
     pub dropped: u64,
@@ -82,6 +84,7 @@ impl Pair {
             last_left: None,
             flying: VecDeque::new(),
             to_write,
+            reads: true,
             read: 0,
             sent: 0,
             dropped: 0,
@@ -177,7 +180,7 @@ impl Pair {
             self.arrived += u64::from(segment.len > 0);
             self.receiver.on_segment(self.now, segment);
             self.settle();
-            self.read += self.receiver.read(self.now, u64::MAX);
+            self.read_all();
         } else {
             if timers[0] == Some(next) {
                 self.sender.on_timer(self.now);
@@ -188,6 +191,13 @@ impl Pair {
         }
         self.settle();
         true
+    }
+
+    /// The application reads what is there, unless it does not read.
+    pub fn read_all(&mut self) {
+        if self.reads {
+            self.read += self.receiver.read(self.now, u64::MAX);
+        }
     }
 
     /// Runs until `end`, ns.

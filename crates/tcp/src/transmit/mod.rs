@@ -28,7 +28,7 @@ mod timeout;
 mod timers;
 mod undo;
 
-use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, TcpSock};
+use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, TcpSock, segment::before};
 pub(crate) use chrono::Chrono;
 use queue::SendQueue;
 use sacked::Sacked;
@@ -203,6 +203,38 @@ impl Endpoint {
     /// `tcp_is_rack`.
     fn is_rack(&self) -> bool {
         self.tx.sack && self.config.recovery & 1 != 0
+    }
+
+    /// Whether the counters of the socket say what the queue says; for tests.
+    #[doc(hidden)]
+    pub fn verify(&self) -> Result<(), String> {
+        let (mut out, mut sacked, mut lost, mut again) = (0, 0, 0, 0);
+        let mut expected = self.sk.snd_una;
+        for index in 0..self.tx.queue.count() {
+            let Some(id) = self.tx.queue.at(index) else { break };
+            let skb = self.tx.queue.get(id);
+            if skb.seq != expected && !(index == 0 && before(skb.seq, expected)) {
+                return Err(format!("a hole at {expected}: the next packet begins at {}", skb.seq));
+            }
+            expected = skb.end_seq;
+            out += skb.segs();
+            sacked += if skb.marks.any(Marks::SACKED) { skb.segs() } else { 0 };
+            lost += if skb.marks.any(Marks::LOST) { skb.segs() } else { 0 };
+            again += if skb.marks.any(Marks::RETRANS) { skb.segs() } else { 0 };
+        }
+        let sk = &self.sk;
+        let sacked = if self.tx.sack { sacked } else { sk.sacked_out };
+        let (said, is) =
+            ([sk.packets_out, sk.sacked_out, sk.lost_out, sk.retrans_out], [out, sacked, lost, again]);
+        if said != is || self.tx.queue.count() > 0 && expected != sk.snd_nxt {
+            return Err(format!("out, sacked, lost, retransmitted: {said:?} said, {is:?} is"));
+        }
+        let waits = sk.packets_out > 0 || !self.tx.queue.unsent.is_empty();
+        let latest = sk.tcp_clock_cache + 136_000_000_000;
+        if waits && self.tx.timer_ns.or(self.tx.pacing_timer_ns).is_none_or(|at| at > latest) {
+            return Err(format!("no timer runs: {:?}, pending {}", self.tx.timer_ns, sk.icsk_pending));
+        }
+        Ok(())
     }
 }
 

@@ -43,7 +43,7 @@ impl Endpoint {
             }
             let now32 = self.sk.tcp_mstamp as u32;
             let skb = self.tx.queue.get_mut(head);
-            skb.marks.set(Marks::ANY_RETRANS);
+            skb.marks.set(Marks::EVER_RETRANS);
             skb.sent_us = now32;
             self.emit_syn();
         } else {

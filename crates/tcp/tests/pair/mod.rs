@@ -15,6 +15,14 @@ pub use reno::Reno;
 /// Ethernet header, counted by the link but not within the MTU, bytes.
 const ETHERNET: u32 = 14;
 
+/// A generator of yes and no, the same on any machine (SplitMix64).
+pub fn chance(seed: u64, number: u64, per_million: u64) -> bool {
+    let mut x = (seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) % 1_000_000 < per_million
+}
+
 /// A path, and what happens to single packets on it.
 pub struct Path {
     /// Both ways together, ns.

@@ -147,9 +147,10 @@ impl Endpoint {
         sk.copied_seq = sk.rcv_nxt;
         sk.rx_opt.rcv_tsval = segment.tsval;
         sk.rx_opt.rcv_tsecr = segment.tsecr;
-        let flags =
-            u16::from(self.tx.timestamps) * 0b11 | u16::from(scaled) << 3 | u16::from(self.tx.sack) << 4;
-        sk.rx_opt.bits = flags | u16::from(peer.window_scale.unwrap_or(0) & 15) << 8;
+        let (timestamps, sack) = (u16::from(self.tx.timestamps), u16::from(self.tx.sack));
+        let scale = u16::from(peer.window_scale.unwrap_or(0) & 15);
+        // saw_tstamp and tstamp_ok, wscale_ok, sack_ok, snd_wscale.
+        sk.rx_opt.bits = (timestamps * 3) | (u16::from(scaled) << 3) | (sack << 4) | (scale << 8);
     }
 
     /// The answer to the SYN-ACK has come.

@@ -3,19 +3,11 @@
 
 mod pair;
 
-use pair::{Pair, Path, reference};
+use pair::{Pair, Path, chance, reference};
 use proptest::prelude::*;
 use tcp::{Config, State};
 
 const SECOND: u64 = 1_000_000_000;
-
-/// A generator of yes and no, the same on any machine (SplitMix64).
-fn chance(seed: u64, number: u64, per_mille: u64) -> bool {
-    let mut x = (seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)) % 1000 < per_mille
-}
 
 /// Runs until everything has been read and both ends know it, or `end`.
 fn transfer(pair: &mut Pair, bytes: u64, end: u64) {
@@ -101,10 +93,10 @@ proptest! {
         let rarer = if sack { 1 } else { 4 };
         let (loss_per_mille, ack_loss_per_mille) = (loss_per_mille / rarer, ack_loss_per_mille / rarer);
         let mut path = Path::new(rate_mbps * 1_000_000, rtt_us * 1000, queue);
-        path.loses = Box::new(move |number| chance(seed, number, loss_per_mille));
-        path.loses_ack = Box::new(move |number| chance(!seed, number, ack_loss_per_mille));
+        path.loses = Box::new(move |number| chance(seed, number, loss_per_mille * 1000));
+        path.loses_ack = Box::new(move |number| chance(!seed, number, ack_loss_per_mille * 1000));
         path.delays = Box::new(move |number| {
-            if chance(seed.rotate_left(32), number, reorder_per_mille) { late_us * 1000 } else { 0 }
+            if chance(seed.rotate_left(32), number, reorder_per_mille * 1000) { late_us * 1000 } else { 0 }
         });
         let config = Config { gso_max_segs, sack, timestamps, ..reference(1500, 6_291_456) };
         let bytes = kilobytes * 1000;

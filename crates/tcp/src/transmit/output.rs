@@ -171,13 +171,10 @@ impl Endpoint {
         if self.tx.queue.unsent.len() > 1 && limit >= chunk.len {
             return false;
         }
-        if self.config.tso_win_divisor > 0 {
-            let share =
-                sk.snd_wnd.min(sk.snd_cwnd.saturating_mul(sk.mss_cache)) / self.config.tso_win_divisor;
-            if limit >= share {
-                return false;
-            }
-        } else if limit > 3 * sk.mss_cache {
+        let usable = sk.snd_wnd.min(sk.snd_cwnd.saturating_mul(sk.mss_cache));
+        // With a divisor of 0, more than tcp_max_tso_deferred_mss.
+        let enough = usable.checked_div(self.config.tso_win_divisor).unwrap_or(3 * sk.mss_cache + 1);
+        if limit >= enough {
             return false;
         }
         // The next ACK is likely to come too late.
@@ -240,6 +237,7 @@ impl Endpoint {
         if prior_packets == 0 || was_pending == Timer::Probe as u8 {
             self.rearm_rto();
         }
+        self.check_space();
         u32::from(segs)
     }
 

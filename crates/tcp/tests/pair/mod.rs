@@ -8,12 +8,20 @@ mod reno;
 
 use std::collections::VecDeque;
 
-use tcp::{Config, Endpoint, Profile, Segment, State};
+use tcp::{Config, CongestionControl, Endpoint, Profile, Segment, State};
 
 pub use reno::Reno;
 
 /// Ethernet header, counted by the link but not within the MTU, bytes.
 const ETHERNET: u32 = 14;
+
+/// A generator of yes and no, the same on any machine (SplitMix64).
+pub fn chance(seed: u64, number: u64, per_million: u64) -> bool {
+    let mut x = (seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) % 1_000_000 < per_million
+}
 
 /// A path, and what happens to single packets on it.
 pub struct Path {
@@ -54,7 +62,7 @@ pub struct Pair {
     pub sender: Endpoint,
     pub receiver: Endpoint,
     pub now: u64,
-    path: Path,
+    pub path: Path,
     header: u32,
     /// When the packets that are in the queue leave it.
     leaving: VecDeque<u64>,
@@ -62,6 +70,8 @@ pub struct Pair {
     flying: VecDeque<(u64, Segment)>,
     /// The application has this much yet to write; none: endless.
     pub to_write: Option<u64>,
+    /// Whether the application reads.
+    pub reads: bool,
     pub read: u64,
     pub sent: u64,
     pub dropped: u64,
@@ -71,9 +81,19 @@ pub struct Pair {
 
 impl Pair {
     pub fn new(config: Config, path: Path, to_write: Option<u64>) -> Pair {
+        Pair::with(Box::new(Reno), config, path, to_write)
+    }
+
+    /// With a congestion control other than Reno.
+    pub fn with(
+        controller: Box<dyn CongestionControl>,
+        config: Config,
+        path: Path,
+        to_write: Option<u64>,
+    ) -> Pair {
         let header = config.ip_header + ETHERNET + 20;
         Pair {
-            sender: Endpoint::connect(config.clone(), Box::new(Reno), 0),
+            sender: Endpoint::connect(config.clone(), controller, 0),
             receiver: Endpoint::listen(config, Box::new(Reno)),
             now: 0,
             path,
@@ -82,6 +102,7 @@ impl Pair {
             last_left: None,
             flying: VecDeque::new(),
             to_write,
+            reads: true,
             read: 0,
             sent: 0,
             dropped: 0,
@@ -177,7 +198,7 @@ impl Pair {
             self.arrived += u64::from(segment.len > 0);
             self.receiver.on_segment(self.now, segment);
             self.settle();
-            self.read += self.receiver.read(self.now, u64::MAX);
+            self.read_all();
         } else {
             if timers[0] == Some(next) {
                 self.sender.on_timer(self.now);
@@ -188,6 +209,13 @@ impl Pair {
         }
         self.settle();
         true
+    }
+
+    /// The application reads what is there, unless it does not read.
+    pub fn read_all(&mut self) {
+        if self.reads {
+            self.read += self.receiver.read(self.now, u64::MAX);
+        }
     }
 
     /// Runs until `end`, ns.

@@ -59,12 +59,17 @@ proptest! {
         minor in prop_oneof![Just(1u8), Just(18)],
         sack in any::<bool>(),
         wraps in any::<bool>(),
+        scaled in any::<bool>(),
     ) {
         let profile = Profile::Linux6 { kernel: (6, minor) };
         let mut rig = Rig::new(Config { profile, rcvbuf, rmem: [4096, 131_072, 300_000], ..Config::default() });
         let base = if wraps { u32::MAX - 50_000 } else { 1 };
         (rig.sk.rcv_nxt, rig.rx.sack) = (base, sack);
-        let agreed = Agreed { window_scale: rig.rx.window_scale, sack, timestamps: true, ts_recent: 0 };
+        let window_scale = if scaled { rig.rx.window_scale } else { 0 };
+        if !scaled {
+            rig.sk.window_clamp = rig.sk.window_clamp.min(65_535);
+        }
+        let agreed = Agreed { window_scale, sack, timestamps: true, ts_recent: 0 };
         rig.rx.establish(&mut rig.sk, 0, agreed);
         rig.edge = base.wrapping_add(rig.sk.rcv_wnd);
         let mut received = vec![false; 400 * 6000 + 40_000];

@@ -14,12 +14,13 @@ use sim::{Machine, Segmentation};
 /// Name, rate, one-way delay, MTU, queue, super-packets, virtual seconds.
 type Case = (&'static str, &'static str, &'static str, u32, &'static str, bool, u32);
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     // At most a BDP in flight, and none lost: the buffers limit.
     ("loss-free", "1gbit", "117ms", 9012, "100MB", true, 300),
     ("loss-free-single", "1gbit", "117ms", 9012, "100MB", false, 100),
     ("sawtooth", "1gbit", "117ms", 9012, "4MB", true, 300),
     ("overshoot", "1gbit", "100ms", 1512, "4000p", true, 8),
+    ("overshoot-single", "1gbit", "100ms", 1512, "4000p", false, 8),
     ("window-1600", "1gbit", "19.2ms", 1512, "100MB", false, 20),
     ("window-200000", "10gbit", "240ms", 1512, "1GB", false, 20),
 ];
@@ -54,6 +55,12 @@ cc = "cubic"
     )
 }
 
+/// Bytes that the process had to take for each packet in flight at most, the peak before left out.
+fn bytes_per_packet(before_kib: u64, outcome: &sim::Outcome) -> f64 {
+    let most = outcome.flows.iter().filter_map(|row| row.unacked_segs).max().unwrap_or(1);
+    (peak_kib() - before_kib) as f64 * 1024.0 / most.max(1) as f64
+}
+
 /// Processor time of this thread, seconds. The kernel counts up to the last switch of tasks.
 fn cpu_s() -> f64 {
     std::thread::yield_now();
@@ -71,25 +78,25 @@ fn main() {
     let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--"));
     let (only, seconds) = (words.next(), words.next().and_then(|word| word.parse().ok()));
     println!(
-        "{:18} {:>11} {:>8} {:>10} {:>9} {:>9}",
-        "case", "packets", "cpu s", "Mpkt/s", "Mbit/s", "peak KiB"
+        "{:18} {:>11} {:>8} {:>10} {:>9} {:>11}",
+        "case", "packets", "cpu s", "Mpkt/s", "Mbit/s", "B in flight"
     );
     for case in CASES.iter().filter(|case| only.as_ref().is_none_or(|name| name == case.0)) {
         let case = Case::from(*case);
         let case = (case.0, case.1, case.2, case.3, case.4, case.5, seconds.unwrap_or(case.6));
-        let began = cpu_s();
+        let (began, before_kib) = (cpu_s(), peak_kib());
         let machine = Machine { segmentation: Segmentation::Whole, ..Machine::default() };
         let outcome = support::run(&text(&case), &machine);
         let (cpu, packets) = (cpu_s() - began, outcome.data_segments as f64);
         let goodput = outcome.flow_ends[0].bytes as f64 * 8e-6 / f64::from(case.6);
         println!(
-            "{:18} {:>11} {:>8.3} {:>10.2} {:>9.1} {:>9}",
+            "{:18} {:>11} {:>8.3} {:>10.2} {:>9.1} {:>11}",
             case.0,
             outcome.data_segments,
             cpu,
             packets * 1e-6 / cpu,
             goodput,
-            peak_kib()
+            bytes_per_packet(before_kib, &outcome) as u64
         );
     }
 }

@@ -35,6 +35,7 @@ fuzz: setup
 # congestion controls cost in the kernel.
 bench: setup
 	cargo bench --locked -p longfat-net --bench hops
+	cargo bench --locked -p longfat-sim --bench tcp
 	cargo bench --locked -p longfat-lab --bench lab
 	cargo bench --locked -p longfat --bench cc
 

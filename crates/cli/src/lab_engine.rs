@@ -7,9 +7,11 @@ use record::Writer;
 use scenario::{Flow, Scenario};
 use schema::{Event, FlowSample, FlowSummary, LinkSample, LinkSummary, RunSummary};
 use units::Time;
-use verdict::FlowTimes;
+use verdict::{FlowContext, FlowTimes};
 
-use crate::{congestion::Registered, exit::Exit, flow_context::flow_context, progress::Teller};
+use crate::{
+    congestion::Registered, engine::Engine, exit::Exit, flow_context::flow_context, progress::Teller,
+};
 
 /// Share of samples with computing as the limit from which on a run is not to be trusted.
 const HOST_LIMITED: f64 = 0.2;
@@ -112,7 +114,8 @@ pub fn complete(
     outcome.flows.sort_by_key(|row| row.time_us);
     outcome.events.sort_by_key(|event| event.time_us);
     for (flow, end) in scenario.flows.iter().zip(&outcome.flow_ends) {
-        let context = flow_context(scenario, flow);
+        let virtual_time = summary.engine == Engine::Sim.name();
+        let context = FlowContext { virtual_time, ..flow_context(scenario, flow) };
         verdict::decide(&mut outcome.flows, &outcome.links, &context);
         let micros = |time: Time| (time.0 / 1000) as i64;
         let times = FlowTimes {

@@ -19,6 +19,8 @@ pub struct FlowContext {
     pub receive_buffer: Buffer,
     /// The pacing rate asked for, bit/s.
     pub pacing_bps: Option<f64>,
+    /// Computing takes no time: nothing waits for a host.
+    pub virtual_time: bool,
 }
 
 /// One direction of a link with a rate.

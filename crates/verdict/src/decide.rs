@@ -9,7 +9,8 @@
 //! 4. The congestion window was full, or loss was being repaired: `loss` after a loss, before any
 //!    `slow_start`.
 //! 5. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows).
-//! 6. Data waited though nothing held it: `host_cpu`.
+//! 6. Data waited though nothing held it: `host_cpu`. In virtual time it waited for the pacing timer, within a burst: `send_buffer`
+//!    where the buffer was full, so that bursts are as large as they can be, else `pacing`.
 
 use schema::{Cause, FlowSample, LinkSample};
 
@@ -114,6 +115,9 @@ fn cause(row: &FlowSample, history: &History, context: &FlowContext, seen_loss: 
         let asked = context.pacing_bps.is_some_and(|asked| goodput >= PACED * asked);
         return Some(if asked || seen_loss { Cause::Pacing } else { Cause::SlowStart });
     }
+    if context.virtual_time {
+        return Some(if buffer_is_full(row) { Cause::SendBuffer } else { Cause::Pacing });
+    }
     Some(Cause::HostCpu)
 }
 
@@ -134,13 +138,19 @@ fn held_down(row: &FlowSample, outstanding: f64, window: Option<f64>, mss: f64) 
         return None;
     }
     let cwnd = row.snd_cwnd_segs? as f64 * mss;
-    let buffer_full = sndbuf > 0.0 && row.wmem_queued_bytes? as f64 >= BUFFER_FULL * sndbuf;
-    match (buffer_full, outstanding >= CWND_FILLED * cwnd) {
+    row.wmem_queued_bytes?;
+    match (buffer_is_full(row), outstanding >= CWND_FILLED * cwnd) {
         // Nothing waits for the congestion window, so it is not what holds the flow, even if it is full too.
         (true, _) => Some(Cause::SendBuffer),
         (false, true) => None,
         (false, false) => Some(Cause::Application),
     }
+}
+
+/// Whether a writer would have to wait.
+fn buffer_is_full(row: &FlowSample) -> bool {
+    let (queued, sndbuf) = (row.wmem_queued_bytes.unwrap_or(0) as f64, row.sndbuf_bytes.unwrap_or(0) as f64);
+    sndbuf > 0.0 && queued >= BUFFER_FULL * sndbuf
 }
 
 #[cfg(test)]
@@ -260,6 +270,27 @@ mod tests {
         };
         all(&flow(0.5e9, paced), Cause::Pacing);
         all(&flow(0.5e9, |_| {}), Cause::HostCpu);
+    }
+
+    #[test]
+    fn in_virtual_time_nothing_waits_for_a_host() {
+        let context = FlowContext { name: "f".into(), virtual_time: true, ..FlowContext::default() };
+        for (queued, expected) in [(90_000, Cause::SendBuffer), (10_000, Cause::Pacing)] {
+            let waiting = |time_us| FlowSample {
+                time_us,
+                flow: "f".into(),
+                snd_mss_bytes: Some(1000),
+                unacked_segs: Some(40),
+                snd_cwnd_segs: Some(100),
+                notsent_bytes: Some(50_000),
+                sndbuf_bytes: Some(100_000),
+                wmem_queued_bytes: Some(queued),
+                ..FlowSample::default()
+            };
+            let mut rows = [waiting(0), waiting(100_000)];
+            decide(&mut rows, &[], &context);
+            assert_eq!(rows[1].limited_by, Some(expected));
+        }
     }
 
     #[test]

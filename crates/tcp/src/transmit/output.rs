@@ -240,6 +240,7 @@ impl Endpoint {
         if prior_packets == 0 || was_pending == Timer::Probe as u8 {
             self.rearm_rto();
         }
+        self.check_space();
         u32::from(segs)
     }
 

@@ -8,7 +8,7 @@ mod reno;
 
 use std::collections::VecDeque;
 
-use tcp::{Config, Endpoint, Profile, Segment, State, ecn};
+use tcp::{Config, CongestionControl, Endpoint, Profile, Segment, State, ecn};
 
 pub use reno::Reno;
 
@@ -83,9 +83,19 @@ pub struct Pair {
 
 impl Pair {
     pub fn new(config: Config, path: Path, to_write: Option<u64>) -> Pair {
+        Pair::with(Box::new(Reno), config, path, to_write)
+    }
+
+    /// With a congestion control other than Reno.
+    pub fn with(
+        controller: Box<dyn CongestionControl>,
+        config: Config,
+        path: Path,
+        to_write: Option<u64>,
+    ) -> Pair {
         let header = config.ip_header + ETHERNET + 20;
         Pair {
-            sender: Endpoint::connect(config.clone(), Box::new(Reno), 0),
+            sender: Endpoint::connect(config.clone(), controller, 0),
             receiver: Endpoint::listen(config, Box::new(Reno)),
             now: 0,
             path,

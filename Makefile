@@ -36,7 +36,7 @@ bench: setup
 	cargo bench --locked -p longfat-net --bench hops
 	cargo bench --locked -p longfat-lab --bench lab
 
-# Installs what is missing for building: a C linker for Rust, and nothing else.
+# Installs what is missing for building: a C compiler, clang for eBPF, and what libbpf is built with.
 setup:
 	@scripts/setup.sh
 

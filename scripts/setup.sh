@@ -8,7 +8,30 @@ if ! command -v cargo >/dev/null; then
 fi
 missing=()
 need() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
+# A library counts as there if the C compiler finds this header and this static library.
+need_library() {
+    local found=no
+    if echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1 && [ "$(cc -print-file-name="$2" 2>/dev/null)" != "$2" ]; then
+        found=yes
+    fi
+    [ $found = yes ] || missing+=("$3")
+}
+# Some clang of version 16 or newer, as crates/cc/src/kernel/clang.rs looks for it.
+need_clang() {
+    local name major
+    for name in ${LONGFAT_CLANG:+"$LONGFAT_CLANG"} clang clang-{16..22}; do
+        major=$("$name" --version 2>/dev/null | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
+        if [ "${major:-0}" -ge 16 ]; then return; fi
+    done
+    missing+=(clang-16)
+}
 need cc gcc libc6-dev
+# For congestion controls: their C files become eBPF, which libbpf loads.
+need_clang
+need make make
+need pkg-config pkg-config
+need_library libelf.h libelf.a libelf-dev
+need_library zlib.h libz.a zlib1g-dev
 if [ "${1:-}" = tests ]; then
     need setpriv util-linux
     need pgrep procps

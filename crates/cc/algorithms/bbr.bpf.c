@@ -16,11 +16,13 @@
  *  3. Gains are multiples of 1/256, as in the kernel; 2/ln 2 is 739/256.
  *
  * Departures from the kernel's tcp_bbr:
- *  1. Windows of time are counted in milliseconds of the socket's clock (tcp_mstamp), not in jiffies: HZ plays no part.
+ *  1. Windows of time are counted by the low 32 bits of the socket's clock (tcp_mstamp, us), not in jiffies: HZ plays
+ *     no part. After an hour's silence PROBE_RTT may come up to ten seconds late.
  *  2. Products saturate where the kernel's would wrap: above 2^32 / 2^24 packets a microsecond of bandwidth, above 2^30
  *     packets of window.
  *  3. get_info is missing: BPF has none. The model is not visible in ss.
- *  4. The excess of aggregated ACKs is stored saturated at 65535 packets; the kernel's is cut to 16 bits.
+ *  4. The size of a burst follows the pacing rate one ACK later.
+ *  5. The excess of aggregated ACKs is stored saturated at 65535 packets; the kernel's is cut to 16 bits.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -98,8 +100,8 @@ struct peak {
 /* At most 104 bytes: the room that a socket has. */
 struct bbr_state {
 	__u32 min_rtt_us;
-	__u32 min_rtt_stamp_ms;
-	__u32 probe_rtt_done_ms;
+	__u32 min_rtt_stamp_us;
+	__u32 probe_rtt_done_us;
 	/* The best, second best and third best of the window, in order of time. */
 	struct peak first, second, third;
 	__u32 round;
@@ -112,7 +114,7 @@ struct bbr_state {
 	__u32 policer_bw;
 	__u32 policer_delivered;
 	__u32 policer_lost;
-	__u32 policer_stamp_ms;
+	__u32 policer_stamp_us;
 	__u16 extra_acked_0, extra_acked_1;
 	__u32 epoch_acked : 20, extra_rounds : 5, extra_index : 1, full_bw_rounds : 2, mode : 2,
 		probe_rtt_timed : 1;
@@ -126,10 +128,16 @@ _Static_assert(sizeof(struct bbr_state) <= 104, "the socket's private area has 1
 /* value * factor >> shift, saturating; exact while value < 2^40 (a factor has at most 24 bits, a shift at least 8). */
 static __u64 scaled(__u64 value, __u32 factor, __u32 shift)
 {
-	if (!(value >> 40))
+	if (likely(!(value >> 40)))
 		return (value * factor) >> shift;
 	value >>= shift;
 	return value >> 40 ? ~0ULL >> 8 : value * factor;
+}
+
+/* A thousandth, by multiplication (a division takes a large part of a call): exact to 3 in a million below 2^40. */
+static __u64 thousandth(__u64 value)
+{
+	return (value * 67109) >> 26;
 }
 
 static __u32 in_flight(const struct tcp_sock *tp)
@@ -140,9 +148,9 @@ static __u32 in_flight(const struct tcp_sock *tp)
 	return out > left ? out - left : 0;
 }
 
-static __u32 now_ms(const struct tcp_sock *tp)
+static __u32 now_us(const struct tcp_sock *tp)
 {
-	return (__u32)(tp->tcp_mstamp / USEC_PER_MSEC);
+	return (__u32)tp->tcp_mstamp;
 }
 
 static __u64 since_us(__u64 now_us, __u64 then_us)
@@ -224,7 +232,7 @@ static unsigned long pacing_rate(struct sock *sk, __u32 bw, __u32 gain)
 }
 
 /* Before anything is measured: startup_gain times the window in an RTT, 1 ms if that is not known either. */
-static void init_pacing_rate(struct sock *sk, struct bbr_state *b)
+static __noinline void init_pacing_rate(struct sock *sk, struct bbr_state *b)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	__u32 rtt_us = USEC_PER_MSEC;
@@ -286,9 +294,9 @@ static __u32 bdp(const struct bbr_state *b, __u32 bw, __u32 gain)
 }
 
 /* Adds room for three bursts (one queued at the sender, one in its adapter, one held by the receiver). */
-static __u32 with_budget(struct sock *sk, const struct bbr_state *b, __u32 cwnd)
+static __u32 with_budget(const struct bbr_state *b, __u32 cwnd, __u32 burst)
 {
-	cwnd += 3 * burst_segs(sk);
+	cwnd += 3 * burst;
 	/* An even window needs no delayed ACK's timer. */
 	cwnd = (cwnd + 1) & ~1U;
 	/* Small pipes, too, must get above their bandwidth-delay product when probing. */
@@ -297,9 +305,9 @@ static __u32 with_budget(struct sock *sk, const struct bbr_state *b, __u32 cwnd)
 	return cwnd;
 }
 
-static __u32 inflight_target(struct sock *sk, const struct bbr_state *b, __u32 bw, __u32 gain)
+static __u32 inflight_target(const struct bbr_state *b, __u32 gain, __u32 burst)
 {
-	return with_budget(sk, b, bdp(b, bw, gain));
+	return with_budget(b, bdp(b, max_bw(b), gain), burst);
 }
 
 static __u32 cycle_gain(const struct bbr_state *b)
@@ -338,19 +346,18 @@ static __u32 current_cwnd_gain(const struct bbr_state *b)
  * What will be in the network when the next packet may leave: pacing has its departure in the future, and until then
  * the bottleneck goes on delivering.
  */
-static __u32 in_net_at_departure(struct sock *sk, const struct bbr_state *b, __u32 inflight)
+static __u32 in_net_at_departure(const struct tcp_sock *tp, const struct bbr_state *b, __u32 inflight, __u32 burst)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
 	__u64 now_ns = tp->tcp_clock_cache, next_ns = tp->tcp_wstamp_ns;
-	__u64 wait_us = next_ns > now_ns ? (next_ns - now_ns) / 1000 : 0, delivered;
+	__u64 wait_ns = next_ns > now_ns ? next_ns - now_ns : 0, delivered;
 
-	delivered = wait_us >> 32 ? ~0U : ((__u64)bandwidth(b) * wait_us) >> BW_SHIFT;
+	delivered = wait_ns >> 40 ? ~0U : ((__u64)bandwidth(b) * thousandth(wait_ns)) >> BW_SHIFT;
 	if (current_pacing_gain(b) > GAIN_ONE)
-		inflight += burst_segs(sk);
+		inflight += burst;
 	return delivered < inflight ? inflight - (__u32)delivered : 0;
 }
 
-static void save_cwnd(struct sock *sk, struct bbr_state *b)
+static __noinline void save_cwnd(struct sock *sk, struct bbr_state *b)
 {
 	__u32 cwnd = tcp_sk(sk)->snd_cwnd;
 
@@ -366,14 +373,14 @@ static void next_phase(struct tcp_sock *tp, struct bbr_state *b)
 }
 
 /* Begins at a random phase, so that flows do not probe together; never at the draining one, nothing is queued. */
-static void enter_probe_bw(struct tcp_sock *tp, struct bbr_state *b)
+static __noinline void enter_probe_bw(struct tcp_sock *tp, struct bbr_state *b)
 {
 	b->mode = PROBE_BW;
 	b->cycle_phase = CYCLE_PHASES - 1 - bpf_get_prandom_u32() % (CYCLE_PHASES - 1);
 	next_phase(tp, b);
 }
 
-static void leave_probe_rtt(struct tcp_sock *tp, struct bbr_state *b)
+static __noinline void leave_probe_rtt(struct tcp_sock *tp, struct bbr_state *b)
 {
 	if (b->full_bw_reached)
 		enter_probe_bw(tp, b);
@@ -383,13 +390,13 @@ static void leave_probe_rtt(struct tcp_sock *tp, struct bbr_state *b)
 
 static void policer_interval_start(struct tcp_sock *tp, struct bbr_state *b)
 {
-	b->policer_stamp_ms = (__u32)(tp->delivered_mstamp / USEC_PER_MSEC);
+	b->policer_stamp_us = (__u32)tp->delivered_mstamp;
 	b->policer_delivered = tp->delivered;
 	b->policer_lost = tp->lost;
 	b->policer_rounds = 0;
 }
 
-static void policer_forget(struct tcp_sock *tp, struct bbr_state *b)
+static __noinline void policer_forget(struct tcp_sock *tp, struct bbr_state *b)
 {
 	b->policer_bw = 0;
 	b->policer_in_use = 0;
@@ -398,7 +405,7 @@ static void policer_forget(struct tcp_sock *tp, struct bbr_state *b)
 }
 
 /* An interval between losses has ended: two alike in a row are a policer. */
-static void policer_interval_end(struct tcp_sock *tp, struct bbr_state *b, __u32 bw)
+static __noinline void policer_interval_end(struct tcp_sock *tp, struct bbr_state *b, __u32 bw)
 {
 	__u32 known = b->policer_bw;
 
@@ -420,7 +427,7 @@ static void policer_interval_end(struct tcp_sock *tp, struct bbr_state *b, __u32
 /* Token buckets let through at a high rate, then drop to a low one. Pacing at the low one avoids the loss. */
 static void policer_sample(struct tcp_sock *tp, struct bbr_state *b, bool lost_now, bool app_limited)
 {
-	__u32 lost, delivered, elapsed_ms;
+	__u32 lost, delivered, elapsed_us;
 	__u64 bw;
 
 	if (b->policer_in_use) {
@@ -457,14 +464,10 @@ static void policer_sample(struct tcp_sock *tp, struct bbr_state *b, bool lost_n
 	delivered = tp->delivered - b->policer_delivered;
 	if (!delivered || ((__u64)lost << 8) < (__u64)POLICER_LOSS * delivered)
 		return;
-	elapsed_ms = (__u32)(tp->delivered_mstamp / USEC_PER_MSEC) - b->policer_stamp_ms;
-	if ((__s32)elapsed_ms < 1)
+	elapsed_us = (__u32)tp->delivered_mstamp - b->policer_stamp_us;
+	if (elapsed_us < USEC_PER_MSEC)
 		return;
-	if (elapsed_ms >= ~0U / USEC_PER_MSEC) {
-		policer_forget(tp, b);
-		return;
-	}
-	bw = (__u64)delivered * BW_ONE / (elapsed_ms * USEC_PER_MSEC);
+	bw = (__u64)delivered * BW_ONE / elapsed_us;
 	policer_interval_end(tp, b, bw < ~0U ? bw : ~0U);
 }
 
@@ -547,19 +550,20 @@ static __u32 aggregation_cwnd(const struct bbr_state *b)
 	return extra < most ? extra : most;
 }
 
-static bool phase_is_over(struct sock *sk, const struct bbr_state *b, const struct rate_sample *rs)
+static bool phase_is_over(const struct tcp_sock *tp, const struct bbr_state *b, const struct rate_sample *rs,
+			  __u32 burst)
 {
-	bool full_length = since_us(tcp_sk(sk)->delivered_mstamp, b->cycle_stamp_us) > b->min_rtt_us;
+	bool full_length = since_us(tp->delivered_mstamp, b->cycle_stamp_us) > b->min_rtt_us;
 	__u32 gain = current_pacing_gain(b), inflight;
 
 	if (gain == GAIN_ONE)
 		return full_length;
-	inflight = in_net_at_departure(sk, b, rs->prior_in_flight);
+	inflight = in_net_at_departure(tp, b, rs->prior_in_flight, burst);
 	/* Probing lasts until the path holds what the gain asks for, or shows that it cannot. */
 	if (gain > GAIN_ONE)
-		return full_length && (rs->losses > 0 || inflight >= inflight_target(sk, b, max_bw(b), gain));
+		return full_length && (rs->losses > 0 || inflight >= inflight_target(b, gain, burst));
 	/* Draining ends early once the queue should be gone. */
-	return full_length || inflight <= inflight_target(sk, b, max_bw(b), GAIN_ONE);
+	return full_length || inflight <= inflight_target(b, GAIN_ONE, burst);
 }
 
 static void check_full_bw(struct bbr_state *b, const struct rate_sample *rs)
@@ -575,26 +579,24 @@ static void check_full_bw(struct bbr_state *b, const struct rate_sample *rs)
 	b->full_bw_reached = b->full_bw_rounds >= FULL_BW_ROUNDS;
 }
 
-static void check_drain(struct sock *sk, struct bbr_state *b)
+static void check_drain(struct tcp_sock *tp, struct bbr_state *b, __u32 burst)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-
 	if (b->mode == STARTUP && b->full_bw_reached) {
 		b->mode = DRAIN;
-		tp->snd_ssthresh = inflight_target(sk, b, max_bw(b), GAIN_ONE);
+		tp->snd_ssthresh = inflight_target(b, GAIN_ONE, burst);
 	}
 	if (b->mode == DRAIN &&
-	    in_net_at_departure(sk, b, in_flight(tp)) <= inflight_target(sk, b, max_bw(b), GAIN_ONE))
+	    in_net_at_departure(tp, b, in_flight(tp), burst) <= inflight_target(b, GAIN_ONE, burst))
 		enter_probe_bw(tp, b);
 }
 
-static void check_probe_rtt_done(struct sock *sk, struct bbr_state *b)
+static __noinline void check_probe_rtt_done(struct sock *sk, struct bbr_state *b)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	if (!b->probe_rtt_timed || !after(now_ms(tp), b->probe_rtt_done_ms))
+	if (!b->probe_rtt_timed || !after(now_us(tp), b->probe_rtt_done_us))
 		return;
-	b->min_rtt_stamp_ms = now_ms(tp);
+	b->min_rtt_stamp_us = now_us(tp);
 	if (tp->snd_cwnd < b->prior_cwnd)
 		tp->snd_cwnd = b->prior_cwnd;
 	leave_probe_rtt(tp, b);
@@ -604,12 +606,12 @@ static void check_probe_rtt_done(struct sock *sk, struct bbr_state *b)
 static void update_min_rtt(struct sock *sk, struct bbr_state *b, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	bool expired = now_ms(tp) - b->min_rtt_stamp_ms > min_rtt_window_ms;
+	bool expired = now_us(tp) - b->min_rtt_stamp_us > min_rtt_window_ms * USEC_PER_MSEC;
 	__u32 inflight = in_flight(tp);
 
 	if (rs->rtt_us >= 0 && (rs->rtt_us < b->min_rtt_us || (expired && !rs->is_ack_delayed))) {
 		b->min_rtt_us = rs->rtt_us < UNKNOWN_US ? rs->rtt_us : UNKNOWN_US - 1;
-		b->min_rtt_stamp_ms = now_ms(tp);
+		b->min_rtt_stamp_us = now_us(tp);
 	}
 	if (probe_rtt_ms && expired && !b->idle_restart && b->mode != PROBE_RTT) {
 		b->mode = PROBE_RTT;
@@ -623,7 +625,7 @@ static void update_min_rtt(struct sock *sk, struct bbr_state *b, const struct ra
 		tp->app_limited = until ? until : 1;
 		if (!b->probe_rtt_timed) {
 			if (inflight <= min_cwnd) {
-				b->probe_rtt_done_ms = now_ms(tp) + probe_rtt_ms;
+				b->probe_rtt_done_us = now_us(tp) + probe_rtt_ms * (__u32)USEC_PER_MSEC;
 				b->probe_rtt_timed = 1;
 				b->probe_rtt_round_done = 0;
 				b->round_end = tp->delivered;
@@ -673,13 +675,13 @@ static bool recover_or_restore(struct sock *sk, struct bbr_state *b, const struc
 	return b->packet_conservation;
 }
 
-static void set_cwnd(struct sock *sk, struct bbr_state *b, const struct rate_sample *rs, __u32 bw, __u32 gain)
+static void set_cwnd(struct sock *sk, struct bbr_state *b, const struct rate_sample *rs, __u32 bw, __u32 burst)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	__u32 cwnd = tp->snd_cwnd, target;
 
 	if (rs->acked_sacked && !recover_or_restore(sk, b, rs, &cwnd)) {
-		target = with_budget(sk, b, bdp(b, bw, gain) + aggregation_cwnd(b));
+		target = with_budget(b, bdp(b, bw, current_cwnd_gain(b)) + aggregation_cwnd(b), burst);
 		if (b->full_bw_reached) {
 			cwnd = add_capped(cwnd, rs->acked_sacked);
 			if (cwnd > target)
@@ -702,19 +704,20 @@ void BPF_PROG(bbr_cong_control, struct sock *sk, __u32 ack, int flag, const stru
 {
 	struct bbr_state *b = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 bw;
+	/* At the rate until this ACK. */
+	__u32 bw, burst = burst_segs(sk);
 
 	update_bandwidth(sk, b, rs);
 	update_aggregation(tp, b, rs);
-	if (b->mode == PROBE_BW && phase_is_over(sk, b, rs))
+	if (b->mode == PROBE_BW && phase_is_over(tp, b, rs, burst))
 		next_phase(tp, b);
 	check_full_bw(b, rs);
-	check_drain(sk, b);
+	check_drain(tp, b, burst);
 	update_min_rtt(sk, b, rs);
 
 	bw = bandwidth(b);
 	set_pacing_rate(sk, b, bw, current_pacing_gain(b));
-	set_cwnd(sk, b, rs, bw, current_cwnd_gain(b));
+	set_cwnd(sk, b, rs, bw, burst);
 }
 
 SEC("struct_ops")
@@ -729,7 +732,7 @@ void BPF_PROG(bbr_init, struct sock *sk)
 	b->prev_ca_state = TCP_CA_Open;
 	/* The smallest RTT that the socket knows already; all ones if none. */
 	b->min_rtt_us = tp->rtt_min.s[0].v;
-	b->min_rtt_stamp_ms = now_ms(tp);
+	b->min_rtt_stamp_us = now_us(tp);
 	b->epoch_stamp_us = tp->tcp_mstamp;
 	init_pacing_rate(sk, b);
 	policer_forget(tp, b);

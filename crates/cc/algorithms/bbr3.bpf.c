@@ -22,7 +22,8 @@
  *  4. No ECN response (it needs a route feature and exact ACKs of the receiver), no path changes on congestion (PLB),
  *     no shortcut when limited by the application, bursts of the size that the kernel chooses.
  *  5. A spurious recovery lifts bw_lo and inflight_lo altogether, not to their old values: the private area is full.
- *  6. Times are in milliseconds and microseconds of the socket's clock, not in jiffies; products saturate.
+ *  6. Times are the low 32 bits of the socket's clock in us, not jiffies; products saturate. The size of a burst
+ *     follows the pacing rate one ACK later.
  *  7. get_info is missing: BPF has none.
  */
 #include "vmlinux.h"
@@ -110,13 +111,13 @@ enum ack_phase { ACKS_INIT, ACKS_REFILLING, ACKS_PROBE_STARTING, ACKS_PROBE_FEED
 /* At most 104 bytes: the room that a socket has. Stamps in us are the clock's low 32 bits. */
 struct bbr3_state {
 	__u32 min_rtt_us;
-	__u32 min_rtt_stamp_ms;
+	__u32 min_rtt_stamp_us;
 	__u32 probe_rtt_min_us;
-	__u32 probe_rtt_stamp_ms;
+	__u32 probe_rtt_stamp_us;
 	/* tp->delivered at which the round ends; the same for rounds that begin with a loss. */
 	__u32 round_end;
 	__u32 loss_round_end;
-	/* Start of the cycle; in PROBE_RTT its end in ms. */
+	/* Start of the cycle; in PROBE_RTT its end. */
 	__u32 cycle_stamp;
 	__u32 epoch_stamp_us;
 	/* Largest of the round. */
@@ -148,15 +149,23 @@ struct measured {
 	__u32 bw;
 	__u32 lost;
 	__u32 tx_in_flight;
+	/* Segments of a burst, at the rate until this ACK. */
+	__u32 burst;
 };
 
 /* value * factor >> shift, saturating; exact while value < 2^40 (a factor has at most 24 bits, a shift at least 8). */
 static __u64 scaled(__u64 value, __u32 factor, __u32 shift)
 {
-	if (!(value >> 40))
+	if (likely(!(value >> 40)))
 		return (value * factor) >> shift;
 	value >>= shift;
 	return value >> 40 ? ~0ULL >> 8 : value * factor;
+}
+
+/* A thousandth, by multiplication (a division takes a large part of a call): exact to 3 in a million below 2^40. */
+static __u64 thousandth(__u64 value)
+{
+	return (value * 67109) >> 26;
 }
 
 static __u32 in_flight(const struct tcp_sock *tp)
@@ -167,9 +176,9 @@ static __u32 in_flight(const struct tcp_sock *tp)
 	return out > left ? out - left : 0;
 }
 
-static __u32 now_ms(const struct tcp_sock *tp)
+static __u32 now_us(const struct tcp_sock *tp)
 {
-	return (__u32)(tp->tcp_mstamp / USEC_PER_MSEC);
+	return (__u32)tp->tcp_mstamp;
 }
 
 static __u32 least(__u32 a, __u32 b)
@@ -222,7 +231,7 @@ static unsigned long pacing_rate(struct sock *sk, __u32 bw, __u32 gain)
 	return rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
 }
 
-static void init_pacing_rate(struct sock *sk, struct bbr3_state *b)
+static __noinline void init_pacing_rate(struct sock *sk, struct bbr3_state *b)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	__u32 rtt_us = USEC_PER_MSEC;
@@ -271,22 +280,22 @@ static __u32 bdp(const struct bbr3_state *b, __u32 bw, __u32 gain)
 }
 
 /* Room for three bursts (one queued at the sender, one in its adapter, one held by the receiver). */
-static __u32 with_budget(struct sock *sk, const struct bbr3_state *b, __u32 cwnd)
+static __u32 with_budget(const struct bbr3_state *b, __u32 cwnd, __u32 burst)
 {
-	cwnd = most(most(cwnd, 3 * burst_segs(sk, b)), min_cwnd);
+	cwnd = most(most(cwnd, 3 * burst), min_cwnd);
 	if (b->mode == PROBE_BW && b->phase == UP)
 		cwnd += 2;
 	return cwnd;
 }
 
-static __u32 inflight_at(struct sock *sk, const struct bbr3_state *b, __u32 bw)
+static __u32 inflight_at(const struct bbr3_state *b, __u32 bw, __u32 burst)
 {
-	return with_budget(sk, b, bdp(b, bw, GAIN_ONE));
+	return with_budget(b, bdp(b, bw, GAIN_ONE), burst);
 }
 
-static __u32 target_inflight(struct sock *sk, const struct bbr3_state *b)
+static __u32 target_inflight(const struct tcp_sock *tp, const struct bbr3_state *b, __u32 burst)
 {
-	return least(inflight_at(sk, b, bandwidth(b)), tcp_sk(sk)->snd_cwnd);
+	return least(inflight_at(b, bandwidth(b), burst), tp->snd_cwnd);
 }
 
 static __u32 inflight_with_headroom(const struct bbr3_state *b)
@@ -328,19 +337,18 @@ static __u32 current_cwnd_gain(const struct bbr3_state *b)
 }
 
 /* What will be in the network when the next packet may leave; until then the bottleneck goes on delivering. */
-static __u32 in_net_at_departure(struct sock *sk, const struct bbr3_state *b, __u32 inflight)
+static __u32 in_net_at_departure(const struct tcp_sock *tp, const struct bbr3_state *b, __u32 inflight, __u32 burst)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
 	__u64 now_ns = tp->tcp_clock_cache, next_ns = tp->tcp_wstamp_ns;
-	__u64 wait_us = next_ns > now_ns ? (next_ns - now_ns) / 1000 : 0, delivered;
+	__u64 wait_ns = next_ns > now_ns ? next_ns - now_ns : 0, delivered;
 
-	delivered = wait_us >> 32 ? ~0U : ((__u64)bandwidth(b) * wait_us) >> BW_SHIFT;
+	delivered = wait_ns >> 40 ? ~0U : ((__u64)bandwidth(b) * thousandth(wait_ns)) >> BW_SHIFT;
 	if (current_pacing_gain(b) > GAIN_ONE)
-		inflight += burst_segs(sk, b);
+		inflight += burst;
 	return delivered < inflight ? inflight - (__u32)delivered : 0;
 }
 
-static void save_cwnd(struct sock *sk, struct bbr3_state *b)
+static __noinline void save_cwnd(struct sock *sk, struct bbr3_state *b)
 {
 	__u32 cwnd = tcp_sk(sk)->snd_cwnd;
 
@@ -389,7 +397,7 @@ static void raise_slope(const struct tcp_sock *tp, struct bbr3_state *b)
 	b->up_acks_needed = most(needed, 1);
 }
 
-static void start_refill(const struct tcp_sock *tp, struct bbr3_state *b)
+static __noinline void start_refill(const struct tcp_sock *tp, struct bbr3_state *b)
 {
 	lift_lower_bounds(b);
 	b->up_rounds = 0;
@@ -400,18 +408,18 @@ static void start_refill(const struct tcp_sock *tp, struct bbr3_state *b)
 	b->phase = REFILL;
 }
 
-static void start_up(const struct tcp_sock *tp, struct bbr3_state *b, __u32 bw)
+static __noinline void start_up(const struct tcp_sock *tp, struct bbr3_state *b, __u32 bw)
 {
 	b->ack_phase = ACKS_PROBE_STARTING;
 	b->round_end = tp->delivered;
-	b->cycle_stamp = (__u32)tp->tcp_mstamp;
+	b->cycle_stamp = now_us(tp);
 	full_bw_restart(b, bw);
 	b->phase = UP;
 	raise_slope(tp, b);
 }
 
 /* Begins a cycle; the wait until its probe is partly chance, so that flows do not probe together. */
-static void start_down(const struct tcp_sock *tp, struct bbr3_state *b)
+static __noinline void start_down(const struct tcp_sock *tp, struct bbr3_state *b)
 {
 	__u32 chance_us = probe_wait_random_ms * USEC_PER_MSEC;
 
@@ -421,7 +429,7 @@ static void start_down(const struct tcp_sock *tp, struct bbr3_state *b)
 	b->probe_wait_us = probe_wait_ms * USEC_PER_MSEC;
 	if (chance_us)
 		b->probe_wait_us += bpf_get_prandom_u32() % chance_us;
-	b->cycle_stamp = (__u32)tp->tcp_mstamp;
+	b->cycle_stamp = now_us(tp);
 	b->ack_phase = ACKS_PROBE_STOPPING;
 	b->round_end = tp->delivered;
 	b->phase = DOWN;
@@ -434,7 +442,7 @@ static void start_cruise(struct bbr3_state *b)
 	b->phase = CRUISE;
 }
 
-static void leave_probe_rtt(struct tcp_sock *tp, struct bbr3_state *b)
+static __noinline void leave_probe_rtt(struct tcp_sock *tp, struct bbr3_state *b)
 {
 	lift_lower_bounds(b);
 	if (!b->full_bw_reached) {
@@ -497,7 +505,7 @@ static void update_latest(struct tcp_sock *tp, struct bbr3_state *b, const struc
 }
 
 /* A round with losses, outside of probes, cuts the short-term bounds, but not below what was delivered in it. */
-static void adapt_lower_bounds(struct tcp_sock *tp, struct bbr3_state *b)
+static __noinline void adapt_lower_bounds(struct tcp_sock *tp, struct bbr3_state *b)
 {
 	if (is_probing(b) || !b->loss_in_round)
 		return;
@@ -572,7 +580,7 @@ static bool is_inflight_too_high(const struct measured *m)
 }
 
 /* STARTUP ends, too, when a round of recovery lost too much in too many places. */
-static void check_startup_loss(struct sock *sk, struct bbr3_state *b, const struct rate_sample *rs,
+static __noinline void check_startup_loss(struct sock *sk, struct bbr3_state *b, const struct rate_sample *rs,
 			       const struct measured *m)
 {
 	__u8 state = BPF_CORE_READ_BITFIELD(inet_csk(sk), icsk_ca_state);
@@ -585,7 +593,7 @@ static void check_startup_loss(struct sock *sk, struct bbr3_state *b, const stru
 		return;
 	if (startup_losses && state == TCP_CA_Recovery && b->loss_events >= startup_losses && is_inflight_too_high(m)) {
 		b->full_bw_reached = 1;
-		b->inflight_hi = most(inflight_at(sk, b, max_bw(b)), b->inflight_latest);
+		b->inflight_hi = most(inflight_at(b, max_bw(b), m->burst), b->inflight_latest);
 	}
 	b->loss_events = 0;
 }
@@ -608,34 +616,32 @@ static void check_full_bw(struct bbr3_state *b, const struct rate_sample *rs, co
 	}
 }
 
-static void check_drain(struct sock *sk, struct bbr3_state *b)
+static void check_drain(struct tcp_sock *tp, struct bbr3_state *b, const struct measured *m)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-
 	if (b->mode == STARTUP && b->full_bw_reached) {
 		b->mode = DRAIN;
-		tp->snd_ssthresh = inflight_at(sk, b, max_bw(b));
+		tp->snd_ssthresh = inflight_at(b, max_bw(b), m->burst);
 		forget_signals(b);
 	}
-	if (b->mode == DRAIN && in_net_at_departure(sk, b, in_flight(tp)) <= inflight_at(sk, b, max_bw(b))) {
+	if (b->mode == DRAIN && in_net_at_departure(tp, b, in_flight(tp), m->burst) <= inflight_at(b, max_bw(b), m->burst)) {
 		b->mode = PROBE_BW;
 		start_down(tp, b);
 	}
 }
 
-static void inflight_too_high(struct sock *sk, struct bbr3_state *b, const struct rate_sample *rs,
+static __noinline void inflight_too_high(struct tcp_sock *tp, struct bbr3_state *b, const struct rate_sample *rs,
 			      const struct measured *m)
 {
 	b->prev_probe_too_high = 1;
 	/* One reaction a probe. */
 	b->probe_samples = 0;
 	if (!rs->is_app_limited)
-		b->inflight_hi = most(m->tx_in_flight, cut(target_inflight(sk, b), beta));
+		b->inflight_hi = most(m->tx_in_flight, cut(target_inflight(tp, b, m->burst), beta));
 	if (b->mode == PROBE_BW && b->phase == UP)
-		start_down(tcp_sk(sk), b);
+		start_down(tp, b);
 }
 
-static void probe_upward(struct tcp_sock *tp, struct bbr3_state *b, const struct rate_sample *rs)
+static __noinline void probe_upward(struct tcp_sock *tp, struct bbr3_state *b, const struct rate_sample *rs)
 {
 	/* What is not used up is no proof that more would fit. */
 	if (!BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited) || tp->snd_cwnd < b->inflight_hi)
@@ -652,11 +658,9 @@ static void probe_upward(struct tcp_sock *tp, struct bbr3_state *b, const struct
 }
 
 /* True if the phase was changed. */
-static bool adapt_upper_bounds(struct sock *sk, struct bbr3_state *b, const struct rate_sample *rs,
+static bool adapt_upper_bounds(struct tcp_sock *tp, struct bbr3_state *b, const struct rate_sample *rs,
 			       const struct measured *m)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-
 	if (b->ack_phase == ACKS_PROBE_STARTING && b->round_start)
 		b->ack_phase = ACKS_PROBE_FEEDBACK;
 	if (b->ack_phase == ACKS_PROBE_STOPPING && b->round_start) {
@@ -675,7 +679,7 @@ static bool adapt_upper_bounds(struct sock *sk, struct bbr3_state *b, const stru
 	}
 	if (is_inflight_too_high(m)) {
 		if (b->probe_samples)
-			inflight_too_high(sk, b, rs, m);
+			inflight_too_high(tp, b, rs, m);
 		return false;
 	}
 	if (b->inflight_hi == UNBOUNDED)
@@ -687,11 +691,14 @@ static bool adapt_upper_bounds(struct sock *sk, struct bbr3_state *b, const stru
 	return false;
 }
 
-static bool is_time_to_probe(struct sock *sk, const struct bbr3_state *b)
+static bool is_time_to_probe(const struct tcp_sock *tp, const struct bbr3_state *b, __u32 burst)
 {
-	__s32 waited_us = (__u32)tcp_sk(sk)->tcp_mstamp - b->cycle_stamp - b->probe_wait_us;
+	__s32 waited_us = now_us(tp) - b->cycle_stamp - b->probe_wait_us;
 
-	return waited_us > 0 || b->rounds_since_probe >= least(probe_wait_rounds, target_inflight(sk, b));
+	if (waited_us > 0)
+		return true;
+	/* The count of rounds changes with a round only. */
+	return b->round_start && b->rounds_since_probe >= least(probe_wait_rounds, target_inflight(tp, b, burst));
 }
 
 /* UP ends where an earlier probe lost too much, or where the bandwidth does not grow although it may. */
@@ -708,25 +715,23 @@ static bool is_probe_done(struct tcp_sock *tp, struct bbr3_state *b, __u32 infli
 	return b->full_bw_now;
 }
 
-static void update_phase(struct sock *sk, struct bbr3_state *b, const struct rate_sample *rs,
+static void update_phase(struct tcp_sock *tp, struct bbr3_state *b, const struct rate_sample *rs,
 			 const struct measured *m)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
 	__u32 inflight;
 
-	if (!b->full_bw_reached || adapt_upper_bounds(sk, b, rs, m) || b->mode != PROBE_BW)
+	if (!b->full_bw_reached || adapt_upper_bounds(tp, b, rs, m) || b->mode != PROBE_BW)
 		return;
-	inflight = in_net_at_departure(sk, b, rs->prior_in_flight);
-
 	switch (b->phase) {
 	case DOWN:
-		if (is_time_to_probe(sk, b))
+		inflight = in_net_at_departure(tp, b, rs->prior_in_flight, m->burst);
+		if (is_time_to_probe(tp, b, m->burst))
 			start_refill(tp, b);
-		else if (inflight <= inflight_with_headroom(b) && inflight <= inflight_at(sk, b, max_bw(b)))
+		else if (inflight <= inflight_with_headroom(b) && inflight <= inflight_at(b, max_bw(b), m->burst))
 			start_cruise(b);
 		break;
 	case CRUISE:
-		if (is_time_to_probe(sk, b))
+		if (is_time_to_probe(tp, b, m->burst))
 			start_refill(tp, b);
 		break;
 	case REFILL:
@@ -737,6 +742,7 @@ static void update_phase(struct sock *sk, struct bbr3_state *b, const struct rat
 		}
 		break;
 	case UP:
+		inflight = in_net_at_departure(tp, b, rs->prior_in_flight, m->burst);
 		if (is_probe_done(tp, b, inflight, m->bw)) {
 			b->prev_probe_too_high = 0;
 			start_down(tp, b);
@@ -745,11 +751,11 @@ static void update_phase(struct sock *sk, struct bbr3_state *b, const struct rat
 	}
 }
 
-static void check_probe_rtt_done(struct tcp_sock *tp, struct bbr3_state *b)
+static __noinline void check_probe_rtt_done(struct tcp_sock *tp, struct bbr3_state *b)
 {
-	if (!b->probe_rtt_timed || !after(now_ms(tp), b->cycle_stamp))
+	if (!b->probe_rtt_timed || !after(now_us(tp), b->cycle_stamp))
 		return;
-	b->probe_rtt_stamp_ms = now_ms(tp);
+	b->probe_rtt_stamp_us = now_us(tp);
 	restore_cwnd(tp, b);
 	leave_probe_rtt(tp, b);
 }
@@ -758,15 +764,15 @@ static void check_probe_rtt_done(struct tcp_sock *tp, struct bbr3_state *b)
 static void update_min_rtt(struct sock *sk, struct bbr3_state *b, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	bool expired = now_ms(tp) - b->probe_rtt_stamp_ms > probe_rtt_interval_ms;
+	bool expired = now_us(tp) - b->probe_rtt_stamp_us > probe_rtt_interval_ms * USEC_PER_MSEC;
 
 	if (rs->rtt_us >= 0 && (rs->rtt_us < b->probe_rtt_min_us || (expired && !rs->is_ack_delayed))) {
 		b->probe_rtt_min_us = rs->rtt_us < UNKNOWN_US ? rs->rtt_us : UNKNOWN_US - 1;
-		b->probe_rtt_stamp_ms = now_ms(tp);
+		b->probe_rtt_stamp_us = now_us(tp);
 	}
-	if (b->probe_rtt_min_us <= b->min_rtt_us || now_ms(tp) - b->min_rtt_stamp_ms > min_rtt_window_ms) {
+	if (b->probe_rtt_min_us <= b->min_rtt_us || now_us(tp) - b->min_rtt_stamp_us > min_rtt_window_ms * USEC_PER_MSEC) {
 		b->min_rtt_us = b->probe_rtt_min_us;
-		b->min_rtt_stamp_ms = b->probe_rtt_stamp_ms;
+		b->min_rtt_stamp_us = b->probe_rtt_stamp_us;
 	}
 
 	if (probe_rtt_ms && expired && !b->idle_restart && b->mode != PROBE_RTT) {
@@ -783,7 +789,7 @@ static void update_min_rtt(struct sock *sk, struct bbr3_state *b, const struct r
 		tp->app_limited = most(tp->delivered + inflight, 1);
 		if (!b->probe_rtt_timed) {
 			if (inflight <= probe_rtt_cwnd(b)) {
-				b->cycle_stamp = now_ms(tp) + probe_rtt_ms;
+				b->cycle_stamp = now_us(tp) + probe_rtt_ms * (__u32)USEC_PER_MSEC;
 				b->probe_rtt_timed = 1;
 				b->probe_rtt_round_done = 0;
 				b->round_end = tp->delivered;
@@ -811,13 +817,12 @@ static __u32 inflight_bound(const struct bbr3_state *b)
 	return most(least(cap, b->inflight_lo), min_cwnd);
 }
 
-static void set_cwnd(struct sock *sk, struct bbr3_state *b, const struct rate_sample *rs)
+static void set_cwnd(struct tcp_sock *tp, struct bbr3_state *b, const struct rate_sample *rs, __u32 burst)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
 	__u32 cwnd = tp->snd_cwnd, target;
 
 	if (rs->acked_sacked) {
-		target = with_budget(sk, b, bdp(b, bandwidth(b), current_cwnd_gain(b)) + aggregation_cwnd(b));
+		target = with_budget(b, bdp(b, bandwidth(b), current_cwnd_gain(b)) + aggregation_cwnd(b), burst);
 		if (b->full_bw_reached)
 			cwnd = least(add_capped(cwnd, rs->acked_sacked), target);
 		else if (cwnd < target || cwnd < 2 * TCP_INIT_CWND)
@@ -842,17 +847,18 @@ void BPF_PROG(bbr3_cong_control, struct sock *sk, __u32 ack, int flag, const str
 		note_loss(tp, b);
 	update_round(tp, b, rs);
 	m = measure(tp, b, rs);
+	m.burst = burst_segs(sk, b);
 	update_latest(tp, b, rs, &m);
 	update_signals(tp, b, rs, &m);
 	update_aggregation(tp, b, rs);
 	check_startup_loss(sk, b, rs, &m);
 	check_full_bw(b, rs, &m);
-	check_drain(sk, b);
-	update_phase(sk, b, rs, &m);
+	check_drain(tp, b, &m);
+	update_phase(tp, b, rs, &m);
 	update_min_rtt(sk, b, rs);
 
 	set_pacing_rate(sk, b, bandwidth(b), current_pacing_gain(b));
-	set_cwnd(sk, b, rs);
+	set_cwnd(tp, b, rs, m.burst);
 
 	if (b->loss_round_start) {
 		b->bw_latest = m.bw;
@@ -875,8 +881,8 @@ void BPF_PROG(bbr3_init, struct sock *sk)
 	b->lost_before_round = tp->lost;
 	/* The smallest RTT that the socket knows already; all ones if none. */
 	b->min_rtt_us = b->probe_rtt_min_us = tp->rtt_min.s[0].v;
-	b->min_rtt_stamp_ms = b->probe_rtt_stamp_ms = now_ms(tp);
-	b->epoch_stamp_us = (__u32)tp->tcp_mstamp;
+	b->min_rtt_stamp_us = b->probe_rtt_stamp_us = now_us(tp);
+	b->epoch_stamp_us = now_us(tp);
 	b->inflight_hi = UNBOUNDED;
 	b->undo_inflight_hi = UNBOUNDED;
 	b->up_acks_needed = UNBOUNDED;
@@ -913,7 +919,7 @@ void BPF_PROG(bbr3_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	if (event != CA_EVENT_TX_START || !tp->app_limited)
 		return;
 	b->idle_restart = 1;
-	b->epoch_stamp_us = (__u32)tp->tcp_mstamp;
+	b->epoch_stamp_us = now_us(tp);
 	b->epoch_acked = 0;
 	if (b->mode == PROBE_BW)
 		set_pacing_rate(sk, b, bandwidth(b), GAIN_ONE);

@@ -2,11 +2,12 @@
 /*
  * BIC: after a loss the window is looked for by binary search between what survived and what did not.
  *
- * Source: L. Xu, K. Harfoush and I. Rhee, "Binary increase congestion control for fast long-distance networks", IEEE INFOCOM
- * 2004. With w_max the window at the loss and gap = w_max - w, the window grows each round trip by
+ * Source: L. Xu, K. Harfoush and I. Rhee, "Binary increase congestion control for fast long-distance networks", IEEE
+ * INFOCOM 2004. With w_max the window at the loss and gap = w_max - w, the window grows each round trip by
  *     gap / 4, at most max_increment (16), while that is above 1; near w_max by 4 / smooth_part (0.2);
  *     above w_max by (w - w_max) / 3, first 0.2, at most 16: the search for a new maximum, as slow as the old one's end
- * After a loss w = 0.8 w_max; with fast convergence a loss below w_max takes w_max = w (1 + 0.8) / 2. Up to 14 segments: Reno.
+ * After a loss w = 0.8 w_max; with fast convergence a loss below w_max takes w_max = w (1 + 0.8) / 2. Up to 14
+ * segments: Reno.
  *
  * Departures from the paper, all of them Linux's:
  *  1. A quarter of the gap a round trip, not half of it. There is no smallest increment S_min but the 0.2.
@@ -14,9 +15,10 @@
  *  3. Smax is 16 segments (32 in the paper), beta 0.8 (0.875 in the paper).
  *
  * Departures from the kernel's tcp_bic:
- *  1. Growth is as above per round trip. The kernel counts acknowledged segments and divides by the segments an ACK acknowledges as
- *     well, and so grows twice as fast where ACKs are delayed.
- *  2. The increment is computed at each ACK, not only when the window has changed or 1/32 s has passed; it depends on nothing else.
+ *  1. Growth is as above per round trip. The kernel counts acknowledged segments and divides by the segments an ACK
+ *     acknowledges as well, and so grows twice as fast where ACKs are delayed.
+ *  2. The increment is computed at each ACK, not only when the window has changed or 1/32 s has passed; it depends
+ *     on nothing else.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

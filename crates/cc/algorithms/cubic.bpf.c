@@ -2,16 +2,17 @@
 /*
  * CUBIC with HyStart: after a loss the window is a cubic function of time, flat where the loss was.
  *
- * Source: RFC 9438 (CUBIC, 2023); S. Ha and I. Rhee, "Taming the elephants: new TCP slow start", Computer Networks 55(9), 2011
- * (HyStart). With w_max the window at the loss and t the time since growth began again:
- *     W(t) = C (t - K)^3 + w_max,   K = cbrt((w_max - cwnd) / C),   C = 0.4 segments / s^3,   after a loss cwnd = 0.7 w_max
- * A Reno flow that loses as often grows by alpha = 3 (1 - beta) / (1 + beta) a round trip; where that is more, it is taken.
- * HyStart ends slow start before the loss: when the ACKs of one round trip have come in a row for half the smallest RTT (the
- * whole of it if the sender paces), or when the smallest of 8 RTTs of a round is 1/8 above the smallest ever.
+ * Source: RFC 9438 (CUBIC, 2023); S. Ha and I. Rhee, "Taming the elephants: new TCP slow start", Computer Networks
+ * 55(9), 2011 (HyStart). With w_max the window at the loss and t the time since growth began again:
+ *     W(t) = C (t - K)^3 + w_max,   K = cbrt((w_max - cwnd) / C),   C = 0.4 segments / s^3;   a loss: cwnd = 0.7 w_max
+ * A Reno flow that loses as often grows by alpha = 3 (1 - beta) / (1 + beta) a round trip; where that is more, it is
+ * taken. HyStart ends slow start before the loss: when the ACKs of one round trip have come in a row for half the
+ * smallest RTT (the whole of it if the sender paces), or when the smallest of 8 RTTs of a round is 1/8 above the
+ * smallest ever.
  *
  * Departures from RFC 9438:
- *  1. W(t + RTT) is aimed at with the smallest RTT, not the smoothed one. It is evaluated when the window has changed, at most once
- *     a jiffy, and otherwise each 1/32 s.
+ *  1. W(t + RTT) is aimed at with the smallest RTT, not the smoothed one. It is evaluated when the window has
+ *     changed, at most once a jiffy, and otherwise each 1/32 s: on paths shorter than that growth comes in bursts.
  *  2. Where the last w_max is unknown (no loss yet) growth is at least 5 % a round trip.
  *  3. HyStart instead of HyStart++ (RFC 9406): there is no conservative slow start, what it finds is final.
  *  4. The Reno-friendly window is an integer that counts acknowledged segments; alpha is 8/15 for the default beta.
@@ -113,8 +114,8 @@ static __always_inline void begin_round(struct sock *sk)
 }
 
 /*
- * The largest root with root^3 <= value, for a value below 2^63, bit by bit. Without branches: the verifier would follow
- * both ways of each of the 21.
+ * The largest root with root^3 <= value, for a value below 2^63, bit by bit. Without branches: the verifier would
+ * follow both ways of each of the 21.
  */
 static __always_inline __u32 cube_root(__u64 value)
 {
@@ -179,7 +180,7 @@ static __always_inline __u32 cubic_increment(const struct cubic *ca, __u32 cwnd,
 	return min(per_increment, (__u64)~0U);
 }
 
-/* The Reno flow's window; where it is ahead of ours, segments for one of growth are at most what it takes to catch up. */
+/* The Reno flow's window; where it is ahead, segments for one of growth are at most what it takes to catch up. */
 static __always_inline void follow_reno(struct cubic *ca, __u32 cwnd)
 {
 	__u64 scale = max(beta_scale, 1U), kept = min((__u64)beta, scale);

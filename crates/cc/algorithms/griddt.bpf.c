@@ -4,17 +4,19 @@
  *
  * Source: the "Grid DT" patch to Linux 2.4 (DataTAG project, 2003) and the talks that describe it: initial ssthresh
  * settable; congestion avoidance cwnd += A * MSS * MSS / cwnd per ACK, that is A segments a round trip; slow start
- * cwnd += M segments per ACK; a smaller back-off after a loss. Only the sender changes. As "next work" it names A from the
- * MTU (9000 bytes gives 1, 3000 gives 3, 1500 gives 6) and from the square of the RTT (10 ms gives 1, 100 ms gives 100).
+ * cwnd += M segments per ACK; a smaller back-off after a loss. Only the sender changes. As "next work" it names A
+ * from the MTU (9000 bytes gives 1, 3000 gives 3, 1500 gives 6) and from the square of the RTT (10 ms gives 1, 100
+ * ms gives 100).
  *
  * With its default parameters this is Linux's Reno, ACK for ACK.
  *
  * Departures from the patch:
- *  1. Per acknowledged segment, not per ACK, as Linux's Reno counts since 3.18: delayed and stretched ACKs cost no growth.
- *  2. A, M and the back-off may be fractions. What an ACK earns beyond whole segments is kept, so that A = 0.01 grows by one
- *     segment in 100 round trips.
- *  3. `auto_rtt` uses the smallest RTT the kernel has seen, not the smoothed one: a queue of the flow's own making would
- *     otherwise raise A, and that the queue.
+ *  1. Per acknowledged segment, not per ACK, as Linux's Reno counts since 4.0: delayed and stretched ACKs cost no
+ *     growth.
+ *  2. A, M and the back-off may be fractions. What an ACK earns beyond whole segments is kept, so that A = 0.01
+ *     grows by one segment in 100 round trips.
+ *  3. `auto_rtt` uses the smallest RTT the kernel has seen, not the smoothed one: a queue of the flow's own making
+ *     would otherwise raise A, and that the queue.
  *  4. `auto_mtu` and `auto_rtt` multiply `a`; the product stays between 1/65536 and 65536.
  *
  * The kernel has no module of this name.

@@ -2,19 +2,20 @@
 /*
  * HighSpeed TCP: the larger the window, the larger the increase and the smaller the decrease.
  *
- * Source: RFC 3649 (S. Floyd, 2003). At an average window of w segments TCP is to see the loss rate p(w) = 0.078 / w^1.2,
- * for w from Low_Window 38 (below it: Reno) to High_Window 83000. Then
+ * Source: RFC 3649 (S. Floyd, 2003). At an average window of w segments TCP is to see a loss rate of
+ * p(w) = 0.078 / w^1.2, for w from Low_Window 38 (below it: Reno) to High_Window 83000. Then
  *     b(w) = 0.5 - 0.4 (ln w - ln 38) / (ln 83000 - ln 38)        share of the window given up after a loss
  *     a(w) = w^2 p(w) 2 b(w) / (2 - b(w))                         segments a round trip
  *
  * Departures from the RFC:
- *  1. a and b come from the rows of its Appendix B, which are the windows where a(w) has just grown by a further segment, with
- *     straight lines between the rows. Above the last row (94717) a and b stay what they are there.
+ *  1. a and b come from the rows of its Appendix B, which are the windows where a(w) has just grown by a further
+ *     segment, with straight lines between the rows. Above the last row (94717) a and b stay what they are there.
  *  2. Per acknowledged segment, not per ACK.
  *
  * Departures from the kernel's tcp_highspeed:
  *  1. a is not rounded up to the next whole segment, and b has 16 fraction bits, not 8.
- *  2. The kernel grows by a(w) / w per ACK, so that delayed ACKs halve the increase; here it is per acknowledged segment.
+ *  2. The kernel grows by a(w) / w per ACK, so that delayed ACKs halve the increase; here it is per acknowledged
+ *     segment.
  *  3. The window at the time of the loss gives b; the kernel uses that of the last ACK in congestion avoidance.
  *  4. What slow start leaves of an ACK counts for congestion avoidance, as in Reno.
  */
@@ -26,7 +27,7 @@
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-/* Row i: at this window a is i + 1. `decrease` is b of the formula above, in 1/65536 (tests/golden_highspeed.rs computes both). */
+/* Row i: at this window a is i + 1. `decrease` is b of the formula above, in 1/65536 (golden_highspeed.rs has both). */
 static const struct {
 	__u32 window;
 	__u32 decrease;

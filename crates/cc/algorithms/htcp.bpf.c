@@ -2,24 +2,26 @@
 /*
  * H-TCP: the longer since the last loss, the faster the window grows; how much a loss costs follows the queue.
  *
- * Source: D. Leith and R. Shorten, "H-TCP: TCP for high-speed and long-distance networks", PFLDnet 2004; their draft-leith-tcp-htcp.
- * With Delta the seconds since the last loss, the window grows each round trip by
+ * Source: D. Leith and R. Shorten, "H-TCP: TCP for high-speed and long-distance networks", PFLDnet 2004; their
+ * draft-leith-tcp-htcp. With Delta the seconds since the last loss, the window grows each round trip by
  *     alpha = 2 (1 - beta) f,   f = 1 up to Delta = 1 s, then 1 + 10 (Delta - 1) + ((Delta - 1) / 2)^2
- * where f is scaled by the RTT, f RTT / 100 ms, with RTT between 10 and 200 ms, so that rates grow alike on all paths; it is at least 1.
- * After a loss w = beta w with beta = RTT_min / RTT_max, from 0.5 to 0.8, which just empties the bottleneck's queue; 0.5 where
- * the throughput has moved by more than a fifth since the loss before.
+ * where f is scaled by the RTT, f RTT / 100 ms, with RTT between 10 and 200 ms, so that rates grow alike on all
+ * paths; it is at least 1. After a loss w = beta w with beta = RTT_min / RTT_max, from 0.5 to 0.8, which just
+ * empties the bottleneck's queue; 0.5 where the throughput has moved by more than a fifth since the loss before.
  *
  * Departures from the paper, both of them Linux's:
- *  1. RTT_max takes in only samples of at most 20 ms more, in state Open, and forgets 5 % of its distance to RTT_min at each loss.
+ *  1. RTT_max takes in only samples of at most 20 ms more, in state Open, and forgets 5 % of its distance to RTT_min
+ *     at each loss.
  *  2. beta is 0.5 where RTT_min is at most 10 ms.
  *
  * Departures from the kernel's tcp_htcp:
- *  1. Times are in microseconds, not in jiffies, f and alpha have 10 fraction bits (the kernel's f is a whole number, also after
- *     the scaling), and beta is at most 0.8 where the kernel's is 0.797.
+ *  1. Times are in microseconds, not in jiffies, f and alpha have 10 fraction bits (the kernel's f is a whole
+ *     number, also after the scaling), and beta is at most 0.8 where the kernel's is 0.797.
  *  2. alpha follows Delta with each ACK; the kernel's with each segment that the window has grown.
  *  3. Growth is per acknowledged segment, and what an ACK earned beyond a whole segment is kept.
- *  4. Delta is at most 1000 s.
- *  5. An undo brings back RTT_max and the throughput from before the loss; the kernel saves them when the loss has changed them.
+ *  4. Delta is at most 1000 s. A sample of the throughput takes a whole window; the kernel's alpha segments less.
+ *  5. An undo brings back RTT_max and the throughput from before the loss; the kernel saves them when the loss has
+ *     changed them.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -2,12 +2,13 @@
 /*
  * Hybla: a long path grows as fast, in segments a second, as a Reno flow on a short one.
  *
- * Source: C. Caini and R. Firrincieli, "TCP Hybla: a TCP enhancement for heterogeneous networks", International Journal of
- * Satellite Communications and Networking 22(5), 2004. With rho = RTT / RTT0, at least 1, and RTT0 = 25 ms, for each segment
- * acknowledged
+ * Source: C. Caini and R. Firrincieli, "TCP Hybla: a TCP enhancement for heterogeneous networks", International
+ * Journal of Satellite Communications and Networking 22(5), 2004. With rho = RTT / RTT0, at least 1, and RTT0 = 25
+ * ms, for each segment acknowledged
  *     slow start            w += 2^rho - 1
  *     congestion avoidance  w += rho^2 / w
- * so that the window is rho times that of a Reno flow with RTT0 at any time, and the rate w / RTT the same. After a loss half.
+ * so that the window is rho times that of a Reno flow with RTT0 at any time, and the rate w / RTT the same. After a
+ * loss half.
  *
  * Departures from the paper:
  *  1. Its packet spacing, and its bandwidth estimate for the first ssthresh, are not part of this file.

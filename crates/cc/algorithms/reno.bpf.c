@@ -2,11 +2,13 @@
 /*
  * Reno: one segment more a round trip, half the window after a loss.
  *
- * Source: V. Jacobson, "Congestion avoidance and control", ACM SIGCOMM 1988; RFC 5681. Slow start w += 1 for each segment
- * acknowledged, up to ssthresh; congestion avoidance w += 1 / w for each; after a loss ssthresh = w / 2, at least 2.
+ * Source: V. Jacobson, "Congestion avoidance and control", ACM SIGCOMM 1988; RFC 5681. Slow start w += 1 for each
+ * segment acknowledged, up to ssthresh; congestion avoidance w += 1 / w for each; after a loss ssthresh = w / 2, at
+ * least 2.
  *
  * Departures from RFC 5681, all of them Linux's:
- *  1. Growth counts acknowledged segments, not ACKs: delayed and stretched ACKs cost none, and one ACK may add more than one segment.
+ *  1. Growth counts acknowledged segments, not ACKs: delayed and stretched ACKs cost none, and one ACK may add more
+ *     than one segment.
  *  2. ssthresh is half of the window, not of what is in flight.
  *  3. The window grows only while it, and not the application, holds the sender back (RFC 7661 in spirit).
  *

@@ -2,8 +2,8 @@
 /*
  * Scalable TCP: both steps proportional to the window, so that the time between two losses does not depend on it.
  *
- * Source: T. Kelly, "Scalable TCP: improving performance in highspeed wide area networks", ACM CCR 33(2), 2003. For each
- * segment acknowledged without loss w += 0.01, for a loss w -= 0.125 w. After a loss the old window is back in
+ * Source: T. Kelly, "Scalable TCP: improving performance in highspeed wide area networks", ACM CCR 33(2), 2003. For
+ * each segment acknowledged without loss w += 0.01, for a loss w -= 0.125 w. After a loss the old window is back in
  * ln(1 / 0.875) / ln(1.01) = 13.4 round trips, whatever it was.
  *
  * Departures from the paper:

@@ -1,19 +1,34 @@
-//! The eBPF half: one relocatable object with BTF, by clang 16 or newer.
+//! The eBPF half: one relocatable object with BTF, with the compiler and options that a user's files get at run time.
 
-use std::path::Path;
-use std::process::Command;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-pub fn compile(here: &Path, source: &Path, object: &Path) -> Result<(), String> {
-    let shim = here.join("shim");
-    let clang = std::env::var_os("LONGFAT_CLANG").unwrap_or_else(|| "clang-16".into());
-    let output = Command::new(&clang)
-        .args(["-target", "bpf", "-mcpu=v3", "-std=gnu11", "-O2", "-g", "-Wall", "-Werror", "-c"])
+use crate::clang;
+
+pub fn find() -> PathBuf {
+    clang::find().unwrap_or_else(|found| {
+        panic!(
+            "longfat's congestion controls need clang {} or newer, and {found}: apt install clang-16, or `make setup`; \
+             LONGFAT_CLANG names another one",
+            clang::OLDEST
+        )
+    })
+}
+
+pub fn compile(clang: &Path, here: &Path, source: &Path, object: &Path) -> Result<(), String> {
+    let output = Command::new(clang)
+        .args(clang::OPTIONS)
+        .arg("-Werror")
+        // Verifier messages name the file as the repository does, wherever it was built.
+        .arg(format!("-ffile-prefix-map={}/=", here.display()))
         .arg("-I")
-        .arg(&shim)
+        .arg(here.join("shim"))
         .arg(source)
         .arg("-o")
         .arg(object)
         .output()
-        .map_err(|e| format!("starting {}: {e}; install the package clang-16", clang.display()))?;
+        .map_err(|e| format!("starting {}: {e}", clang.display()))?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }

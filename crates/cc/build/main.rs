@@ -5,6 +5,8 @@
 #![allow(missing_docs)]
 
 mod bpf;
+#[path = "../src/kernel/clang.rs"]
+mod clang;
 #[path = "../src/native/compiler.rs"]
 mod compiler;
 mod native;
@@ -18,13 +20,14 @@ fn main() {
         println!("cargo::rerun-if-changed={}", here.join(folder).display());
     }
     println!("cargo::rerun-if-env-changed=LONGFAT_CLANG");
+    let clang = bpf::find();
     let mut table = String::from("&[\n");
     for source in sources(&here.join("algorithms")) {
         let name = source.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".bpf.c"));
         let name = name.expect("sources() gives only *.bpf.c").to_owned();
         let (object, shared) = (out.join(format!("{name}.bpf.o")), out.join(format!("{name}.so")));
         native::compile(&here, &source, &shared).unwrap_or_else(|why| fail(&source, "natively", &why));
-        bpf::compile(&here, &source, &object).unwrap_or_else(|why| fail(&source, "to eBPF", &why));
+        bpf::compile(&clang, &here, &source, &object).unwrap_or_else(|why| fail(&source, "to eBPF", &why));
         table.push_str(&format!(
             "    Algorithm {{ name: {name:?}, text: include_str!({source:?}), \
              native: include_bytes!({shared:?}), bpf: Aligned(include_bytes!({object:?})) }},\n"

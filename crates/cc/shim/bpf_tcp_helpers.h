@@ -6,6 +6,9 @@
 #include "bpf/bpf_tracing.h"
 #include "longfat_tcp.h"
 
+extern __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked) __ksym;
+extern void tcp_cong_avoid_ai(struct tcp_sock *tp, __u32 w, __u32 acked) __ksym;
+
 #define BPF_STRUCT_OPS(name, args...) SEC("struct_ops/" #name) BPF_PROG(name, ##args)
 #define BPF_TCP_OPS_0(name, ret) SEC("struct_ops/" #name) ret BPF_PROG(name)
 #define BPF_TCP_OPS_1(name, ret, t0, a0) SEC("struct_ops/" #name) ret BPF_PROG(name, t0 a0)

@@ -2,9 +2,9 @@
 /*
  * tcp_slow_start and tcp_cong_avoid_ai of the kernel for increments that are no whole numbers.
  *
- * Growth is in 1/65536 segments (FRACTION_ONE). What an ACK earns beyond whole segments is kept: in congestion avoidance the whole
- * part of the credit in snd_cwnd_cnt, where Linux has it too and clears it after a timeout, and the fraction in the caller's
- * struct. With a growth of FRACTION_ONE both functions do exactly what the kernel's do.
+ * Growth is in 1/65536 segments (FRACTION_ONE). What an ACK earns beyond whole segments is kept: in congestion
+ * avoidance the whole part of the credit in snd_cwnd_cnt, where Linux has it too and clears it after a timeout, and
+ * the fraction in the caller's struct. With a growth of FRACTION_ONE both functions do exactly what the kernel's do.
  *
  * Not part of the kernel or of libbpf: a file that includes it needs this folder to build.
  */
@@ -32,7 +32,7 @@ static __always_inline void add_to_cwnd(struct tcp_sock *tp, __u64 segments)
 	tp->snd_cwnd = min(cwnd, (__u64)tp->snd_cwnd_clamp);
 }
 
-/* cwnd += per_segment for each segment acknowledged, up to ssthresh; returns the segments that were not needed for it. */
+/* cwnd += per_segment for each segment acknowledged, up to ssthresh; returns the segments not needed for it. */
 static __always_inline __u32 fractional_slow_start(struct tcp_sock *tp, struct fractions *kept, __u64 per_segment,
 						   __u32 acked)
 {

@@ -1,8 +1,9 @@
 //! Congestion controls: one C file each, compiled natively for the simulator and to eBPF for the running kernel.
 //!
 //! A [`Source`] is a built-in algorithm or a file of the user; its [`Parameter`]s are the `const volatile` globals of
-//! the C file. [`native`] runs it in this process behind [`tcp::CongestionControl`]; `kernel` loads it into the kernel.
+//! the C file. [`native`] runs it in this process behind [`tcp::CongestionControl`]; [`kernel`] loads it into the kernel.
 
+pub mod kernel;
 pub mod native;
 mod parameters;
 mod source;

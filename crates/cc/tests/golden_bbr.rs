@@ -2,27 +2,29 @@
 
 mod support;
 
+use cc::Value;
 use std::collections::BTreeSet;
-use support::{Flow, Path, controller};
+use support::{Flow, MSS, controller, path};
 use tcp::CongestionControl;
+use tcp::rounds::Path;
 
 /// 100 packets of bandwidth-delay product, and a queue that nothing overflows.
-const PATH: Path = Path { rate_pps: 5_000, rtt_us: 20_000, queue_packets: 10_000, mark_above: None };
+const PATH: Path = path(5_000, 20_000, 10_000);
 /// Long enough for STARTUP, DRAIN and the first cycle.
 const STEADY_S: f64 = 2.0;
 
 /// Pacing rate as a multiple of the path's, in percent.
 fn gain_percent(flow: &Flow) -> f64 {
-    flow.sk.sk_pacing_rate as f64 / f64::from(flow.sk.mss_cache) / flow.path.rate_pps as f64 * 100.0
+    flow.sk().sk_pacing_rate as f64 / f64::from(MSS) / flow.rate_pps() * 100.0
 }
 
 #[test]
 fn startup_paces_at_2_89_windows_a_round_trip() {
     let flow = Flow::new(controller("bbr", &[]), PATH);
     let expected = 739.0 / 256.0 * 10.0 * 1448.0 / 0.020 * 0.99;
-    let rate = flow.sk.sk_pacing_rate as f64;
+    let rate = flow.sk().sk_pacing_rate as f64;
     assert!((rate / expected - 1.0).abs() < 0.001, "{rate} bytes/s instead of {expected}");
-    assert_eq!(flow.sk.sk_pacing_status, 1, "the socket is asked to pace");
+    assert_eq!(flow.sk().sk_pacing_status, 1, "the socket is asked to pace");
 }
 
 #[test]
@@ -30,7 +32,7 @@ fn startup_doubles_each_round_and_ends_after_three_rounds_without_growth() {
     let mut flow = Flow::new(controller("bbr", &[]), PATH);
     let mut full_s = None;
     flow.run_until(1.0, |flow| {
-        if flow.sk.snd_ssthresh != tcp::INFINITE_SSTHRESH && full_s.is_none() {
+        if flow.sk().snd_ssthresh != tcp::INFINITE_SSTHRESH && full_s.is_none() {
             full_s = Some(flow.seconds());
         }
     });
@@ -99,7 +101,7 @@ fn the_first_phase_is_chosen_at_random_but_never_the_draining_one() {
         let mut gains = Vec::new();
         flow.run_until(1.0, |flow| {
             let gain = gain_percent(flow).round();
-            if flow.sk.snd_ssthresh != tcp::INFINITE_SSTHRESH && gain > 40.0 {
+            if flow.sk().snd_ssthresh != tcp::INFINITE_SSTHRESH && gain > 40.0 {
                 gains.push(gain);
             }
         });
@@ -117,10 +119,10 @@ fn the_window_is_two_bandwidth_delay_products() {
     let mut flow = Flow::new(controller("bbr", &[]), PATH);
     let cwnd = {
         flow.run_until(STEADY_S, |_| ());
-        flow.mean_until(6.0, |flow| f64::from(flow.sk.snd_cwnd))
+        flow.mean_until(6.0, |flow| f64::from(flow.sk().snd_cwnd))
     };
     // Plus three bursts of 5 segments (7 MB/s / 1024 / MSS), even, and two packets in an eighth of the time.
-    let expected = 2.0 * PATH.bdp() + 15.0;
+    let expected = 2.0 * PATH.bdp_packets() + 15.0;
     assert!((cwnd - expected).abs() < 5.0, "{cwnd} packets instead of {expected}");
 }
 
@@ -128,9 +130,7 @@ fn the_window_is_two_bandwidth_delay_products() {
 fn goodput_is_the_path_rate() {
     let mut flow = Flow::new(controller("bbr", &[]), PATH);
     flow.run_until(STEADY_S, |_| ());
-    let before = flow.sk.delivered;
-    flow.run_until(STEADY_S + 7.0, |_| ());
-    let rate = f64::from(flow.sk.delivered - before) / 7.0 / PATH.rate_pps as f64;
+    let (rate, _) = flow.delivery(7.0);
     assert!(rate > 0.985, "{rate} of the path's rate");
 }
 
@@ -138,15 +138,16 @@ fn goodput_is_the_path_rate() {
 fn a_bandwidth_sample_counts_for_ten_rounds() {
     let mut flow = Flow::new(controller("bbr", &[]), PATH);
     flow.run_until(STEADY_S, |_| ());
-    flow.path.rate_pps /= 2;
-    let (mut round_end, mut rounds, mut forgotten) = (flow.sk.delivered + flow.sk.packets_out, 0, None);
+    flow.path_mut().rate_bps /= 2;
+    let (mut round_end, mut rounds, mut forgotten) = (flow.sk().delivered + flow.sk().packets_out, 0, None);
     flow.run_until(STEADY_S + 2.0, |flow| {
-        if flow.sk.delivered >= round_end {
-            round_end = flow.sk.delivered + flow.sk.packets_out;
+        if flow.sk().delivered >= round_end {
+            round_end = flow.sk().delivered + flow.sk().packets_out;
             rounds += 1;
         }
         // The largest gain of half the rate is 62 % of what it was.
-        if gain_percent(flow) < 2.0 * 70.0 && rounds > 2 && forgotten.is_none() && gain_percent(flow) > 120.0 {
+        if gain_percent(flow) < 2.0 * 70.0 && rounds > 2 && forgotten.is_none() && gain_percent(flow) > 120.0
+        {
             forgotten = Some(rounds);
         }
     });
@@ -159,7 +160,7 @@ fn probe_rtt_comes_every_ten_seconds_for_200_ms() {
     let mut flow = Flow::new(controller("bbr", &[]), PATH);
     let (mut spans, mut was_low): (Vec<(f64, f64)>, bool) = (Vec::new(), false);
     flow.run_until(45.0, |flow| {
-        let low = flow.sk.snd_cwnd == 4;
+        let low = flow.sk().snd_cwnd == 4;
         match (was_low, low) {
             (false, true) => spans.push((flow.seconds(), flow.seconds())),
             (true, _) => spans.last_mut().expect("a span").1 = flow.seconds(),
@@ -176,29 +177,55 @@ fn probe_rtt_comes_every_ten_seconds_for_200_ms() {
         let gap = pair[1].0 - pair[0].1;
         assert!((9.9..10.5).contains(&gap), "{spans:?}");
     }
-    let prior = flow.sk.snd_cwnd;
+    let prior = flow.sk().snd_cwnd;
     assert!(prior > 150, "the window is back, at {prior}");
 }
 
 #[test]
 fn a_loss_does_not_halve_the_window() {
-    // Half a bandwidth-delay product of queue: too little for two in flight.
-    let path = Path { queue_packets: 50, ..PATH };
-    let mut flow = Flow::new(controller("bbr", &[]), path);
+    // Less than a probe adds to the pipe.
+    let mut flow = Flow::new(controller("bbr", &[]), Path { queue_packets: 15, ..PATH });
     flow.run_until(STEADY_S, |_| ());
-    let before = flow.sk.delivered;
-    flow.run_until(STEADY_S + 7.0, |_| ());
-    let rate = f64::from(flow.sk.delivered - before) / 7.0 / path.rate_pps as f64;
-    assert!(flow.sk.lost > 0, "nothing was lost");
+    let (rate, lost) = flow.delivery(7.0);
+    assert!(lost > 0.0, "nothing was lost");
     assert!(rate > 0.9, "{rate} of the path's rate");
 }
 
 #[test]
 fn a_slow_link_gets_single_packets() {
-    let path = Path { rate_pps: 50, ..PATH };
-    let mut flow = Flow::new(controller("bbr", &[]), path);
+    let mut flow = Flow::new(controller("bbr", &[]), path(50, 20_000, 10_000));
     flow.run_until(10.0, |_| ());
-    let segs = flow.cc.min_tso_segs(&mut flow.sk);
-    assert_eq!(segs, 1, "at {} bytes/s", flow.sk.sk_pacing_rate);
-    assert_eq!(flow.cc.sndbuf_expand(&mut flow.sk), 3);
+    let mut sk = flow.sk().clone();
+    let segs = flow.controller().min_tso_segs(&mut sk);
+    assert_eq!(segs, 1, "at {} bytes/s", flow.sk().sk_pacing_rate);
+    assert_eq!(flow.controller().sndbuf_expand(&mut sk), 3);
+}
+
+/// Most rounds in a row at one pacing rate, under a loss of 30 %.
+fn steady_rounds(detect: bool) -> u32 {
+    let path = Path { loss: 0.3, ..PATH };
+    let mut flow = Flow::new(controller("bbr", &[("detect_policer", Value::Bool(detect))]), path);
+    let (mut rate, mut round_end, mut rounds, mut longest) = (0, 0, 0, 0);
+    flow.run_until(9.0, |flow| {
+        let sk = flow.sk();
+        if sk.delivered >= round_end {
+            round_end = sk.delivered + sk.packets_in_flight();
+            rounds += 1;
+        }
+        if sk.sk_pacing_rate != rate {
+            (rate, rounds) = (sk.sk_pacing_rate, 0);
+        }
+        longest = longest.max(rounds);
+    });
+    longest
+}
+
+#[test]
+fn a_steady_rate_under_heavy_loss_is_a_policers_for_48_rounds() {
+    let with = steady_rounds(true);
+    // Counted from the ACK of what was in flight; with losses among it BBR's own rounds are somewhat shorter.
+    assert!((36..=50).contains(&with), "one rate for {with} rounds");
+    // Otherwise no phase is longer than six rounds; under loss a bandwidth may last some phases more.
+    let without = steady_rounds(false);
+    assert!(without < 15, "one rate for {without} rounds");
 }

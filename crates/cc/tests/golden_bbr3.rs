@@ -4,10 +4,11 @@ mod support;
 
 use cc::Value;
 use std::collections::BTreeSet;
-use support::{Flow, Path, controller};
+use support::{Flow, MSS, controller, path};
+use tcp::rounds::Path;
 
 /// 100 packets of bandwidth-delay product, and a queue that nothing overflows.
-const PATH: Path = Path { rate_pps: 5_000, rtt_us: 20_000, queue_packets: 10_000, mark_above: None };
+const PATH: Path = path(5_000, 20_000, 10_000);
 /// A queue that version 1 overflows again and again.
 const SHALLOW: Path = Path { queue_packets: 30, ..PATH };
 /// Long enough for STARTUP and DRAIN.
@@ -15,22 +16,14 @@ const STEADY_S: f64 = 2.0;
 
 /// Pacing rate as a multiple of the path's, in percent.
 fn gain_percent(flow: &Flow) -> f64 {
-    flow.sk.sk_pacing_rate as f64 / f64::from(flow.sk.mss_cache) / flow.path.rate_pps as f64 * 100.0
-}
-
-/// Share of the path's rate that is delivered, and of what was sent that is lost.
-fn delivery(flow: &mut Flow, seconds: f64) -> (f64, f64) {
-    let (delivered, lost, begin) = (flow.sk.delivered, flow.sk.lost, flow.seconds());
-    flow.run_until(begin + seconds, |_| ());
-    let (delivered, lost) = (f64::from(flow.sk.delivered - delivered), f64::from(flow.sk.lost - lost));
-    (delivered / seconds / flow.path.rate_pps as f64, lost / (delivered + lost))
+    flow.sk().sk_pacing_rate as f64 / f64::from(MSS) / flow.rate_pps() * 100.0
 }
 
 #[test]
 fn startup_paces_at_2_77_windows_a_round_trip() {
     let flow = Flow::new(controller("bbr3", &[]), PATH);
     let expected = 710.0 / 256.0 * 10.0 * 1448.0 / 0.020 * 0.99;
-    let rate = flow.sk.sk_pacing_rate as f64;
+    let rate = flow.sk().sk_pacing_rate as f64;
     assert!((rate / expected - 1.0).abs() < 0.001, "{rate} bytes/s instead of {expected}");
 }
 
@@ -52,7 +45,7 @@ fn the_phases_have_three_gains() {
 #[test]
 fn probes_for_bandwidth_are_two_to_three_seconds_apart() {
     // With 100 packets in flight and 100 ms, Reno would take longer: the clock decides.
-    let path = Path { rate_pps: 1_000, rtt_us: 100_000, ..PATH };
+    let path = path(1_000, 100_000, 10_000);
     // PROBE_RTT starts the wait again.
     let mut flow = Flow::new(controller("bbr3", &[("probe_rtt_ms", Value::Integer(0))]), path);
     let (mut probes, mut probing) = (Vec::new(), true);
@@ -93,11 +86,11 @@ fn probe_rtt_comes_every_five_seconds_with_half_the_pipe_in_flight() {
     let (mut spans, mut was_low): (Vec<(f64, f64)>, bool) = (Vec::new(), false);
     flow.run_until(STEADY_S, |_| ());
     flow.run_until(32.0, |flow| {
-        let low = flow.sk.snd_cwnd < 60;
+        let low = flow.sk().snd_cwnd < 60;
         match (was_low, low) {
             (false, true) => {
                 spans.push((flow.seconds(), flow.seconds()));
-                assert!((48..=53).contains(&flow.sk.snd_cwnd), "a window of {}", flow.sk.snd_cwnd);
+                assert!((48..=53).contains(&flow.sk().snd_cwnd), "a window of {}", flow.sk().snd_cwnd);
             }
             (true, _) => spans.last_mut().expect("a span").1 = flow.seconds(),
             _ => (),
@@ -117,7 +110,7 @@ fn a_deep_queue_is_left_empty() {
     let mut flow = Flow::new(controller("bbr3", &[]), PATH);
     flow.run_until(STEADY_S, |_| ());
     let queue = flow.mean_until(12.0, Flow::queued);
-    let (rate, lost) = delivery(&mut flow, 10.0);
+    let (rate, lost) = flow.delivery(10.0);
     assert!(queue < 20.0, "{queue} packets in the queue on average");
     assert!(rate > 0.95, "{rate} of the path's rate");
     assert_eq!(lost, 0.0);
@@ -128,7 +121,7 @@ fn a_shallow_queue_costs_less_loss_than_version_1() {
     let run = |name| {
         let mut flow = Flow::new(controller(name, &[]), SHALLOW);
         flow.run_until(STEADY_S, |_| ());
-        delivery(&mut flow, 30.0)
+        flow.delivery(30.0)
     };
     let ((rate, lost), (_, lost_by_first)) = (run("bbr3"), run("bbr"));
     assert!(rate > 0.9, "{rate} of the path's rate");
@@ -141,12 +134,12 @@ fn losses_bound_what_is_in_flight_while_cruising() {
     let path = Path { queue_packets: 15, ..PATH };
     let mut flow = Flow::new(controller("bbr3", &[]), path);
     flow.run_until(STEADY_S, |_| ());
-    assert!(flow.sk.lost > 0, "STARTUP lost nothing");
+    assert!(flow.sk().lost > 0, "STARTUP lost nothing");
     // inflight_hi is about what fits (a pipe and its queue), and cruising stays 15 % below it.
-    let cwnd = flow.mean_until(12.0, |flow| f64::from(flow.sk.snd_cwnd));
-    let fits = path.bdp() + 15.0;
+    let cwnd = flow.mean_until(12.0, |flow| f64::from(flow.sk().snd_cwnd));
+    let fits = PATH.bdp_packets() + 15.0;
     assert!(cwnd < 1.15 * fits, "{cwnd} packets of window where {fits} fit");
-    let (rate, _) = delivery(&mut flow, 20.0);
+    let (rate, _) = flow.delivery(20.0);
     assert!(rate > 0.85, "{rate} of the path's rate");
 }
 
@@ -154,8 +147,8 @@ fn losses_bound_what_is_in_flight_while_cruising() {
 fn more_bandwidth_is_found_within_two_probes() {
     let mut flow = Flow::new(controller("bbr3", &[]), PATH);
     flow.run_until(6.0, |_| ());
-    flow.path.rate_pps *= 4;
+    flow.path_mut().rate_bps *= 4;
     flow.run_until(12.0, |_| ());
-    let (rate, _) = delivery(&mut flow, 3.0);
+    let (rate, _) = flow.delivery(3.0);
     assert!(rate > 0.9, "{rate} of four times the rate");
 }

@@ -3,10 +3,11 @@
 mod support;
 
 use cc::Value;
-use support::{Flow, Path, controller};
+use support::{Flow, controller, path};
+use tcp::rounds::Path;
 
 /// 200 packets of bandwidth-delay product, and a queue that nothing overflows.
-const PATH: Path = Path { rate_pps: 10_000, rtt_us: 20_000, queue_packets: 10_000, mark_above: None };
+const PATH: Path = path(10_000, 20_000, 10_000);
 
 #[test]
 fn alpha_packets_are_queued() {
@@ -16,10 +17,13 @@ fn alpha_packets_are_queued() {
             let mut flow = Flow::new(controller("fast", &values), PATH);
             flow.run_until(4.0, |_| ());
             let queue = flow.mean_until(6.0, Flow::queued);
-            let extra = f64::from(flow.sk.snd_cwnd) - PATH.bdp();
+            let extra = f64::from(flow.sk().snd_cwnd) - PATH.bdp_packets();
             let difference = (extra - alpha as f64).abs();
             assert!(difference <= 2.0, "alpha {alpha}, gain {gain}: {extra} packets above the BDP");
-            assert!((queue - alpha as f64).abs() <= 2.0, "alpha {alpha}, gain {gain}: {queue} packets queued");
+            assert!(
+                (queue - alpha as f64).abs() <= 2.0,
+                "alpha {alpha}, gain {gain}: {queue} packets queued"
+            );
         }
     }
 }
@@ -29,7 +33,7 @@ fn two_flows_worth_of_rate_change_leaves_alpha_packets() {
     let mut flow = Flow::new(controller("fast", &[]), PATH);
     flow.run_until(3.0, |_| ());
     for rate_pps in [5_000, 20_000] {
-        flow.path.rate_pps = rate_pps;
+        flow.path_mut().rate_bps = path(rate_pps, 0, 0).rate_bps;
         let begin = flow.seconds();
         flow.run_until(begin + 5.0, |_| ());
         let queue = flow.mean_until(begin + 6.0, Flow::queued);
@@ -40,17 +44,19 @@ fn two_flows_worth_of_rate_change_leaves_alpha_packets() {
 #[test]
 fn the_window_at_most_doubles_in_a_round_trip() {
     // In equilibrium with a tiny window, then a hundred times the rate.
-    let path = Path { rate_pps: 100, ..PATH };
     let values = [("alpha", Value::Integer(5))];
-    let mut flow = Flow::new(controller("fast", &values), path);
+    let mut flow = Flow::new(controller("fast", &values), path(100, 20_000, 10_000));
     flow.run_until(20.0, |_| ());
-    flow.path.rate_pps = 100_000;
-    let mut history = vec![(flow.seconds(), flow.sk.snd_cwnd)];
-    flow.run_until(22.0, |flow| history.push((flow.seconds(), flow.sk.snd_cwnd)));
+    flow.path_mut().rate_bps = path(100_000, 0, 0).rate_bps;
+    let mut history = vec![(flow.seconds(), flow.sk().snd_cwnd)];
+    flow.run_until(22.0, |flow| history.push((flow.seconds(), flow.sk().snd_cwnd)));
     for (seconds, cwnd) in &history {
         let before = history.iter().rev().find(|(s, _)| *s <= seconds - 0.020);
         if let Some((_, before)) = before {
-            assert!(*cwnd <= 2 * before + 1, "from {before} to {cwnd} packets in a round trip, at {seconds} s");
+            assert!(
+                *cwnd <= 2 * before + 1,
+                "from {before} to {cwnd} packets in a round trip, at {seconds} s"
+            );
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Grid DT against its formulae: A segments a round trip, M segments an ACK, back-off, sawtooth, recovery time, automatic A.
+//! Grid DT against its formulae: A segments a round trip, M segments an ACK, back-off, sawtooth, recovery time,
+//! automatic A.
 
 mod ideal;
 
+use Value::{Bool, Decimal, Integer};
 use cc::{Value, Values};
 use ideal::{Flow, assert_close, values};
 use tcp::TcpSock;
-use Value::{Bool, Decimal, Integer};
 
 fn griddt<const N: usize>(pairs: [(&str, Value); N]) -> Flow {
     Flow::new("griddt", &values(pairs), 100_000)
@@ -98,7 +99,10 @@ fn the_sawtooth_has_the_period_and_mean_of_the_closed_form() {
         let w = f64::from(w);
         // A loss is seen at the end of a round trip.
         let (period, expected) = (rounds / f64::from(teeth), (1.0 - b) * w / a);
-        assert!((expected..expected + 1.0).contains(&period), "A = {a}, b = {b}: {period} instead of {expected}");
+        assert!(
+            (expected..expected + 1.0).contains(&period),
+            "A = {a}, b = {b}: {period} instead of {expected}"
+        );
         assert_close(sum / rounds, (1.0 + b) * w / 2.0, 0.01, &format!("mean window, A = {a}, b = {b}"));
     }
 }
@@ -107,7 +111,9 @@ fn the_sawtooth_has_the_period_and_mean_of_the_closed_form() {
 #[test]
 fn recovery_takes_c_rtt_squared_by_2_a_mss() {
     let mss_bytes = 8948.0;
-    for (rate_bps, rtt_us, a) in [(1e9, 117_000, 1.0), (1e9, 117_000, 3.0), (1e9, 181_000, 7.0), (1e10, 20_000, 10.0)] {
+    for (rate_bps, rtt_us, a) in
+        [(1e9, 117_000, 1.0), (1e9, 117_000, 3.0), (1e9, 181_000, 7.0), (1e10, 20_000, 10.0)]
+    {
         let rtt_s = rtt_us as f64 / 1e6;
         let w = (rate_bps / 8.0 * rtt_s / mss_bytes) as u32;
         let mut flow = Flow::new("griddt", &values([("a", Decimal(a))]), rtt_us).at_window(w);
@@ -118,7 +124,12 @@ fn recovery_takes_c_rtt_squared_by_2_a_mss() {
             flow.round();
         }
         let expected = rate_bps / 8.0 * rtt_s * rtt_s / (2.0 * a * mss_bytes);
-        assert_close(flow.now_s() - start_s, expected, 0.01, &format!("{rate_bps} bit/s, {rtt_us} us, A = {a}"));
+        assert_close(
+            flow.now_s() - start_s,
+            expected,
+            0.01,
+            &format!("{rate_bps} bit/s, {rtt_us} us, A = {a}"),
+        );
     }
 }
 
@@ -135,7 +146,9 @@ fn a_follows_mtu_and_rtt_if_asked() {
     for (bytes, a) in [(9000, 1.0), (3000, 3.0), (1500, 6.0)] {
         assert_close(grown(bytes, 50_000, &[mtu]), a, 0.01, &format!("MTU {bytes}"));
     }
-    for (rtt_us, a) in [(10_000, 1.0), (100_000, 100.0), (117_000, 136.89), (5_000, 0.25), (1_000_000, 10_000.0)] {
+    for (rtt_us, a) in
+        [(10_000, 1.0), (100_000, 100.0), (117_000, 136.89), (5_000, 0.25), (1_000_000, 10_000.0)]
+    {
         assert_close(grown(9000, rtt_us, &[rtt]), a, 0.01, &format!("RTT {rtt_us} us"));
     }
     assert_close(grown(3000, 100_000, &[mtu, rtt]), 300.0, 0.01, "both");

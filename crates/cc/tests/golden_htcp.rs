@@ -33,10 +33,17 @@ fn alpha_follows_the_time_since_the_loss() {
 #[test]
 fn alpha_is_scaled_by_the_rtt() {
     // RTT / 100 ms between 0.1 and 2, and growth never below Reno's.
-    for (rtt_us, scale) in [(1_000, 0.1), (10_000, 0.1), (50_000, 0.5), (150_000, 1.5), (200_000, 2.0), (500_000, 2.0)] {
+    for (rtt_us, scale) in
+        [(1_000, 0.1), (10_000, 0.1), (50_000, 0.5), (150_000, 1.5), (200_000, 2.0), (500_000, 2.0)]
+    {
         for delta_s in [1.0, 5.0, 10.0] {
             let alpha = since_loss(delta_s, rtt_us, &Values::new()).growth_at_once(20);
-            assert_close(alpha, (f(delta_s) * scale).max(1.0), 0.01, &format!("{rtt_us} us, Delta = {delta_s} s"));
+            assert_close(
+                alpha,
+                (f(delta_s) * scale).max(1.0),
+                0.01,
+                &format!("{rtt_us} us, Delta = {delta_s} s"),
+            );
         }
     }
     let unscaled = values([("rtt_scaling", Value::Bool(false))]);
@@ -48,7 +55,8 @@ fn growth_begins_again_at_each_loss() {
     let mut flow = since_loss(10.0, 100_000, &Values::new());
     assert!(flow.growth_at_once(10) > 90.0);
     flow.lose();
-    assert_close(flow.growth_at_once(10), 1.0, 0.1, "after the loss");
+    // Up to one segment was already earned.
+    assert_close(flow.growth_at_once(100), 1.0, 0.02, "after the loss");
 }
 
 /// Two losses with the same throughput; before the second the RTT varies between the two given.
@@ -77,7 +85,12 @@ fn beta_is_the_ratio_of_least_and_largest_rtt() {
         (50_000, 200_000, 0.5),
         (8_000, 10_000, 0.5),
     ] {
-        assert_close(beta(&Values::new(), least_us, most_us), expected, 0.01, &format!("{least_us} to {most_us} us"));
+        assert_close(
+            beta(&Values::new(), least_us, most_us),
+            expected,
+            0.01,
+            &format!("{least_us} to {most_us} us"),
+        );
     }
     let wide = values([("beta_min", Value::Decimal(0.25)), ("beta_max", Value::Decimal(1.0))]);
     assert_close(beta(&wide, 50_000, 150_000), 0.333, 0.01, "from 0.25");
@@ -101,7 +114,12 @@ fn beta_is_a_half_where_throughput_has_moved_by_a_fifth() {
     };
     // RTT_max = RTT_min here, so beta is 0.8 where it adapts.
     for (window, expected) in [(1000, 0.8), (1150, 0.8), (1250, 0.5), (850, 0.8), (700, 0.5)] {
-        assert_close(after(window, &Values::new()), expected, 0.01, &format!("1000, then {window} segments a round trip"));
+        assert_close(
+            after(window, &Values::new()),
+            expected,
+            0.01,
+            &format!("1000, then {window} segments a round trip"),
+        );
     }
     let off = values([("bandwidth_switch", Value::Bool(false))]);
     assert_close(after(2000, &off), 0.8, 0.01, "without the switch");

@@ -12,7 +12,9 @@ fn hybla(rtt_us: u64) -> Flow {
 #[test]
 fn slow_start_adds_2_to_the_rho_minus_1() {
     // rho from 1 (RTT 25 ms and below) to 6.
-    for (rtt_us, rho) in [(5_000, 1.0), (25_000, 1.0), (40_000, 1.6), (60_000, 2.4), (100_000, 4.0), (150_000, 6.0)] {
+    for (rtt_us, rho) in
+        [(5_000, 1.0), (25_000, 1.0), (40_000, 1.6), (60_000, 2.4), (100_000, 4.0), (150_000, 6.0)]
+    {
         let mut flow = hybla(rtt_us);
         flow.sk.snd_cwnd = 1000;
         flow.ack(500);

@@ -3,16 +3,17 @@
 mod support;
 
 use cc::Value;
-use support::{Flow, Path, controller};
+use support::{Flow, controller, path};
+use tcp::rounds::Path;
 
 /// 100 packets of bandwidth-delay product, and a queue that nothing overflows.
-const PATH: Path = Path { rate_pps: 5_000, rtt_us: 20_000, queue_packets: 10_000, mark_above: None };
+const PATH: Path = path(5_000, 20_000, 10_000);
 
 fn settled(values: &[(&str, Value)]) -> (f64, f64) {
     let mut flow = Flow::new(controller("vegas", values), PATH);
     flow.run_until(10.0, |_| ());
     let queue = flow.mean_until(12.0, Flow::queued);
-    (queue, f64::from(flow.sk.snd_cwnd))
+    (queue, f64::from(flow.sk().snd_cwnd))
 }
 
 #[test]
@@ -20,7 +21,7 @@ fn between_alpha_and_beta_packets_are_queued() {
     for (alpha, beta) in [(2, 4), (10, 12), (30, 40)] {
         let values = [("alpha", Value::Integer(alpha)), ("beta", Value::Integer(beta))];
         let (queue, cwnd) = settled(&values);
-        let extra = cwnd - PATH.bdp();
+        let extra = cwnd - PATH.bdp_packets();
         // One packet for the one in service, one for the rule's whole packets.
         let range = alpha as f64 - 1.0..=beta as f64 + 1.0;
         assert!(range.contains(&extra), "alpha {alpha}: {extra} packets above the bandwidth-delay product");
@@ -33,9 +34,9 @@ fn slow_start_ends_within_two_rounds_of_a_full_pipe() {
     // Reno goes on until something is lost; here nothing ever is.
     let mut flow = Flow::new(controller("vegas", &[]), PATH);
     let mut largest = 0;
-    flow.run_until(1.0, |flow| largest = largest.max(flow.sk.snd_cwnd));
-    assert!(flow.sk.snd_ssthresh < tcp::INFINITE_SSTHRESH);
-    assert!(f64::from(largest) < 4.0 * PATH.bdp(), "the window was {largest}");
+    flow.run_until(1.0, |flow| largest = largest.max(flow.sk().snd_cwnd));
+    assert!(flow.sk().snd_ssthresh < tcp::INFINITE_SSTHRESH);
+    assert!(f64::from(largest) < 4.0 * PATH.bdp_packets(), "the window was {largest}");
 }
 
 #[test]
@@ -43,10 +44,10 @@ fn the_window_moves_by_one_packet_a_round_trip() {
     let mut flow = Flow::new(controller("vegas", &[]), PATH);
     flow.run_until(20.0, |_| ());
     // Twice the rate: the queue empties, and the window grows.
-    flow.path.rate_pps *= 2;
+    flow.path_mut().rate_bps *= 2;
     flow.run_until(20.5, |_| ());
-    let before = flow.sk.snd_cwnd;
+    let before = flow.sk().snd_cwnd;
     flow.run_until(21.5, |_| ());
-    let grown = flow.sk.snd_cwnd - before;
+    let grown = flow.sk().snd_cwnd - before;
     assert!((48..=51).contains(&grown), "{grown} packets in 50 round trips");
 }

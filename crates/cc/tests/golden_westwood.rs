@@ -2,11 +2,12 @@
 
 mod support;
 
-use support::{Flow, Path, controller};
+use support::{Flow, controller, path};
+use tcp::rounds::Path;
 use tcp::{CaEvent, CaState, CongestionControl, TcpSock};
 
 /// 400 packets of bandwidth-delay product, and as much queue.
-const PATH: Path = Path { rate_pps: 4_000, rtt_us: 100_000, queue_packets: 400, mark_above: None };
+const PATH: Path = path(4_000, 100_000, 400);
 
 /// Threshold and window at the end of each recovery, but for the time in which slow start's low rates still count.
 fn after_recoveries(path: Path) -> Vec<(u32, u32)> {
@@ -14,10 +15,10 @@ fn after_recoveries(path: Path) -> Vec<(u32, u32)> {
     let (mut ends, mut before) = (Vec::new(), CaState::Open);
     flow.run_until(60.0, |_| ());
     flow.run_until(600.0, |flow| {
-        if before == CaState::Recovery && flow.sk.ca_state() == CaState::Open {
-            ends.push((flow.sk.snd_ssthresh, flow.sk.snd_cwnd));
+        if before == CaState::Recovery && flow.sk().ca_state() == CaState::Open {
+            ends.push((flow.sk().snd_ssthresh, flow.sk().snd_cwnd));
         }
-        before = flow.sk.ca_state();
+        before = flow.sk().ca_state();
     });
     ends
 }
@@ -36,7 +37,7 @@ fn ssthresh_is_bandwidth_times_smallest_rtt() {
     let ends = after_recoveries(PATH);
     assert!(ends.len() >= 3, "{ends:?}");
     for (ssthresh, cwnd) in &ends {
-        let of_bdp = f64::from(*ssthresh) / PATH.bdp();
+        let of_bdp = f64::from(*ssthresh) / PATH.bdp_packets();
         assert!((0.97..=1.01).contains(&of_bdp), "{of_bdp} bandwidth-delay products: {ends:?}");
         assert!(cwnd - ssthresh <= 1, "the window is {cwnd}, the threshold {ssthresh}");
     }

@@ -29,3 +29,59 @@ fn reno_grows_by_one_a_window_and_halves() {
     assert_eq!((sk.snd_cwnd, sk.snd_cwnd_cnt), (13, 0));
     assert_eq!(reno.ssthresh(&mut sk), 6);
 }
+
+/// A griddt flow of so many rounds, with its parameter a.
+fn griddt(a: i64, rounds: u64) -> Vec<tcp::rounds::Round> {
+    let values = Values::from([("a".to_owned(), cc::Value::Integer(a))]);
+    let library = Library::open(&Source::built_in("griddt").unwrap(), &values).unwrap();
+    let path = tcp::rounds::Path { loss: 0.0005, ..Default::default() };
+    tcp::rounds::Rounds::new(path, library.controller(None).unwrap()).run(rounds)
+}
+
+#[test]
+fn libraries_with_other_parameters_side_by_side_do_not_interfere() {
+    let alone: Vec<_> = [1, 7, 30].map(|a| griddt(a, 400)).into();
+    assert_ne!(alone[0], alone[1]);
+    let together: Vec<Vec<_>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| [1, 7, 30].map(|a| griddt(a, 400)).into_iter().collect::<Vec<_>>()))
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    for one in together {
+        assert!(one == alone, "a run among others differs from the same run alone");
+    }
+}
+
+#[test]
+fn calls_may_alternate_between_libraries_and_hundreds_may_be_open() {
+    let source = Source::built_in("griddt").unwrap();
+    let open = |a: i64| {
+        let values = Values::from([("a".to_owned(), cc::Value::Integer(a))]);
+        Library::open(&source, &values).unwrap().controller(None).unwrap()
+    };
+    let mut all: Vec<_> = (1..=200).map(|a| (a, open(a), TcpSock::default())).collect();
+    for (_, controller, sk) in &mut all {
+        controller.init(sk);
+        (sk.snd_cwnd, sk.snd_ssthresh) = (100, 50);
+        sk.set_is_cwnd_limited(true);
+        sk.srtt_us = 8 * 10_000;
+        sk.rtt_min.s[0].v = 10_000;
+        sk.tcp_clock_cache = 1_000_000_000;
+        sk.tcp_mstamp = 1_000_000;
+    }
+    for _ in 0..50 {
+        for (_, controller, sk) in &mut all {
+            controller.cong_avoid(sk, 0, 2);
+        }
+    }
+    // 100 packets of a window of 100 acknowledged: a segments more, less what the window's own growth takes.
+    for (a, _, sk) in &all {
+        let more = f64::from(sk.snd_cwnd - 100);
+        let exact = (100.0f64 * 100.0 + 2.0 * 100.0 * *a as f64).sqrt() - 100.0;
+        assert!(
+            (more - exact).abs() <= 1.5 + exact * 0.03,
+            "a = {a}: {more} segments more, {exact} expected"
+        );
+    }
+}

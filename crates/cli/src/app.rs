@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use crate::{bdp, exit, lab_command, records, run, scenario_command};
+use crate::{bdp, cc_command, exit, lab_command, records, run, scenario_command};
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
 ///
@@ -35,6 +35,9 @@ enum Command {
     /// Networks that stay up, and what this machine can do
     #[command(subcommand)]
     Lab(lab_command::LabCommand),
+    /// Congestion controls: of this kernel, of this program, and your own
+    #[command(subcommand)]
+    Cc(cc_command::CcCommand),
     /// List the runs on record
     Ls(records::LsArgs),
     /// Show one run
@@ -62,6 +65,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Run(args) => run::run(args, &cli.runs, cli.json),
         Command::Scenario(command) => scenario_command::run(command, cli.json),
         Command::Lab(command) => lab_command::run(command, cli.json),
+        Command::Cc(command) => cc_command::run(command, cli.json),
         Command::Ls(args) => records::ls(args, &cli.runs, cli.json),
         Command::Show(args) => records::show(args, &cli.runs, cli.json),
         Command::Compare(args) => records::compare(args, &cli.runs, cli.json),

@@ -2,6 +2,9 @@
 
 mod app;
 mod bdp;
+mod cc_command;
+mod cc_command_check;
+mod cc_command_list;
 mod engine;
 mod exit;
 mod flow_context;

@@ -79,3 +79,21 @@ fn open(path: &str) -> io::Result<*mut c_void> {
     let why = unsafe { CStr::from_ptr(libc::dlerror()) };
     Err(io::Error::other(why.to_string_lossy().into_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Image;
+    use crate::Algorithm;
+
+    #[test]
+    fn copies_are_apart_from_memory_files_and_from_temporary_ones() {
+        let elf = Algorithm::all()[0].native;
+        let load = [Image::load, Image::load, Image::from_temporary_file, Image::from_temporary_file];
+        let copies: Vec<Image> = load.iter().map(|load| load(elf).unwrap()).collect();
+        let mut places: Vec<_> = copies.iter().map(|c| c.symbol(c"longfat_runtime").unwrap()).collect();
+        places.sort();
+        places.dedup();
+        assert_eq!(places.len(), 4);
+        assert!(Image::load(b"no ELF file").is_err());
+    }
+}

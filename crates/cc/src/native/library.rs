@@ -9,6 +9,7 @@
 use super::controller::Controller;
 use super::image::Image;
 use super::inspect::Map;
+use super::object::incomplete;
 use super::runtime::{Call, RawOperations, Runtime, c_name, rust_name};
 use super::{LibraryError, SharedObject, build};
 use crate::{Algorithm, Source, Values, encode};
@@ -100,7 +101,11 @@ impl Library {
             // SAFETY: a variable of this type is at this address of the copy; its signatures were checked.
             .map(|o| (o.name.clone(), unsafe { at(o.address).cast::<RawOperations>().read() }))
             .collect();
-        let main = operations.iter().rposition(|(name, _)| name == object.name()).unwrap_or(0);
+        let is_named = |(name, o): &(String, RawOperations)| {
+            name == object.name() || rust_name(&o.name) == object.name()
+        };
+        let complete = || found.operations.iter().position(|o| incomplete(o).is_none());
+        let main = operations.iter().rposition(is_named).or_else(complete).unwrap_or(0);
 
         let names = operations.iter().map(|(_, o)| o.name);
         let known: Box<[[u8; 16]]> = names.chain(Algorithm::all().iter().map(|a| c_name(a.name))).collect();
@@ -130,7 +135,8 @@ impl Library {
         self.inner.operations.iter().map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The main one: the last that is named as the file is, else the first.
+    /// The main one: the last that is named as the file is (the variable or its `.name`), else the first that the kernel
+    /// would take.
     pub fn main_name(&self) -> &str {
         &self.inner.operations[self.inner.main].0
     }

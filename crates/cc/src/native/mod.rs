@@ -13,7 +13,7 @@ mod layout_tests;
 mod library;
 mod object;
 mod runtime;
-mod shim;
+pub(crate) mod shim;
 mod signatures;
 
 pub use compiler::MISSING as NO_COMPILER;

@@ -6,6 +6,7 @@ use crate::{Parameter, Source};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use tcp::Operation;
 
 /// The shared object of a native build.
 #[derive(Debug)]
@@ -85,6 +86,10 @@ fn read(name: &str, bytes: Vec<u8>, path: &Path, text: &str) -> Result<SharedObj
     let mut lines: Vec<Line> =
         signatures::check(&inspection).into_iter().map(|(l, why)| at(l, why)).collect();
     lines.extend(inspection.maps.iter().filter_map(|map| Some(at(map.line, map.unsupported()?))));
+    let complete = |o: &super::inspect::Operations| incomplete(o).is_none();
+    if !inspection.operations.iter().any(complete) {
+        lines.extend(inspection.operations.iter().filter_map(|o| Some(at(o.line, incomplete(o)?))));
+    }
     if inspection.operations.is_empty() {
         lines.push(at(0, "no variable of type struct tcp_congestion_ops: not a congestion control".into()));
     }
@@ -94,6 +99,21 @@ fn read(name: &str, bytes: Vec<u8>, path: &Path, text: &str) -> Result<SharedObj
     let with_doc = |p: &Parameter| Parameter { doc: comment_above(text, p.line), ..p.clone() };
     let parameters = inspection.parameters.iter().map(|(p, _)| with_doc(p)).collect();
     Ok(SharedObject { name: name.to_owned(), bytes, parameters, inspection })
+}
+
+/// What the kernel wants of every congestion control (`tcp_validate_congestion_control`) and this one has not.
+pub(super) fn incomplete(operations: &super::inspect::Operations) -> Option<String> {
+    let has = |o| operations.members.contains_key(&super::runtime::offset(o));
+    let missing: Vec<&str> = [
+        (has(Operation::Ssthresh), "ssthresh"),
+        (has(Operation::UndoCwnd), "undo_cwnd"),
+        (has(Operation::CongAvoid) || has(Operation::CongControl), "cong_avoid or cong_control"),
+    ]
+    .into_iter()
+    .filter_map(|(has, name)| (!has).then_some(name))
+    .collect();
+    let missing = missing.join(", ");
+    (!missing.is_empty()).then(|| format!("{} lacks {missing}, which the kernel requires", operations.name))
 }
 
 /// The comment that ends on the line above, if it is of one line; or the one at the end of the line itself.

@@ -18,6 +18,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("bpf/bpf_core_read.h", include_str!("../../shim/bpf/bpf_core_read.h")),
     ("bpf/bpf_tracing.h", include_str!("../../shim/bpf/bpf_tracing.h")),
     ("linux/bpf.h", include_str!("../../shim/linux/bpf.h")),
+    ("linux/stddef.h", include_str!("../../shim/linux/stddef.h")),
     ("linux/tcp.h", include_str!("../../shim/linux/tcp.h")),
     ("linux/types.h", include_str!("../../shim/linux/types.h")),
     ("native/helpers.h", include_str!("../../shim/native/helpers.h")),

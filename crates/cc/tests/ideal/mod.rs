@@ -1,7 +1,8 @@
-//! A flow on an ideal path, for the golden tests: constant round-trip time, a window that is always in use, losses only when
-//! the test asks for them. What is left is the algorithm, as a closed form describes it.
+//! A flow on an ideal path, for the golden tests: constant round-trip time, a window that is always in use, losses
+//! only when the test asks for them. What is left is the algorithm, as a closed form describes it.
 //!
-//! The order of calls is Linux's (`net/ipv4/tcp_input.c`): `pkts_acked`, then `cong_avoid`; at a loss `ssthresh`, then `set_state`.
+//! The order of calls is Linux's (`net/ipv4/tcp_input.c`): `pkts_acked`, then `cong_avoid`; at a loss `ssthresh`,
+//! then `set_state`.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -71,6 +72,11 @@ impl Flow {
     /// Seconds since the connection began.
     pub fn now_s(&self) -> f64 {
         (self.now_ns - 1_000_000_000) as f64 / 1e9
+    }
+
+    /// The kernel's clock at 250 Hz.
+    pub fn jiffies(&self) -> u32 {
+        (self.now_ns / 4_000_000) as u32
     }
 
     pub fn cwnd(&self) -> f64 {

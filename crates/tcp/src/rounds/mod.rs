@@ -40,6 +40,7 @@
 //! assert_eq!((row.ssthresh, row.lost), (44, 1));
 //! ```
 
+mod measure;
 mod path;
 mod sender;
 
@@ -161,6 +162,11 @@ impl<C: CongestionControl> Rounds<C> {
         self.sender.want_undo();
     }
 
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.wire.path
+    }
+
     /// Changes the path: rate, round-trip time, queue, losses, marks.
     pub fn path_mut(&mut self) -> &mut Path {
         &mut self.wire.path
@@ -226,8 +232,17 @@ impl<C: CongestionControl> Rounds<C> {
         })
     }
 
-    /// The next thing that happens: an ACK comes, or a paced packet may go. False if nothing will.
-    fn step(&mut self) -> bool {
+    /// Packets in the link's queue now, the part of the one being sent that is left included.
+    pub fn queue_packets(&self) -> f64 {
+        self.wire.queued(self.now_ns)
+    }
+
+    /// The next thing that happens, for those to whom a round is too coarse: an ACK comes, or a paced packet may go.
+    /// False if nothing will.
+    pub fn step(&mut self) -> bool {
+        if self.sender.una == self.sender.nxt {
+            self.send();
+        }
         let paced =
             (self.paced_ns > self.now_ns && self.sender.next_to_send().is_some()).then_some(self.paced_ns);
         let acked = self.wire.next_ack_ns();
@@ -278,6 +293,7 @@ impl<C: CongestionControl> Rounds<C> {
         if status != 0 && rate != u64::MAX && rate > 0 {
             let gap = u128::from(self.sk().mss_cache) * 1_000_000_000 / u128::from(rate);
             self.paced_ns = self.paced_ns.max(self.now_ns) + u64::try_from(gap).unwrap_or(u64::MAX / 2);
+            self.sender.sk.tcp_wstamp_ns = self.paced_ns;
         }
     }
 }

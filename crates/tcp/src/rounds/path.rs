@@ -126,6 +126,11 @@ impl Wire {
         (u128::from(self.path.mss_bytes) * 8_000_000_000 / u128::from(self.path.rate_bps.max(1))) as u64
     }
 
+    /// Packets in the queue, with the part of the one being sent that is left.
+    pub(super) fn queued(&self, now_ns: u64) -> f64 {
+        self.free_ns.saturating_sub(now_ns) as f64 / self.transmission_ns().max(1) as f64
+    }
+
     /// Packets in the queue.
     pub(super) fn queue_packets(&self, now_ns: u64) -> u64 {
         self.free_ns.saturating_sub(now_ns).div_ceil(self.transmission_ns().max(1))

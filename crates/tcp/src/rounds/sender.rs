@@ -29,13 +29,13 @@ const CA_ACK_ECE: u32 = 4;
 
 /// Ticks a second of jiffies, and us of one.
 const HZ: u64 = 250;
-const JIFFY_US: u64 = 1_000_000 / HZ;
+pub(super) const JIFFY_US: u64 = 1_000_000 / HZ;
 
 /// Later packets delivered that make one lost (RFC 6675).
 const DUP_THRESHOLD: u64 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stand {
+pub(super) enum Stand {
     Out,
     Sacked,
     Lost,
@@ -44,15 +44,15 @@ enum Stand {
 
 /// A packet that is not acknowledged yet, with what its transmission recorded (`tcp_skb_cb.tx`).
 #[derive(Debug, Clone, Copy)]
-struct Packet {
-    stand: Stand,
-    sent_us: u64,
-    first_tx_us: u64,
-    delivered_us: u64,
-    delivered: u32,
-    delivered_ce: u32,
-    in_flight: u32,
-    app_limited: bool,
+pub(super) struct Packet {
+    pub(super) stand: Stand,
+    pub(super) sent_us: u64,
+    pub(super) first_tx_us: u64,
+    pub(super) delivered_us: u64,
+    pub(super) delivered: u32,
+    pub(super) delivered_ce: u32,
+    pub(super) in_flight: u32,
+    pub(super) app_limited: bool,
 }
 
 /// The sending half of a connection.
@@ -114,13 +114,13 @@ impl<C: CongestionControl> Sender<C> {
         (self.sk.tcp_mstamp / JIFFY_US) as u32
     }
 
-    fn sequence(&self, packet: u64) -> u32 {
+    pub(super) fn sequence(&self, packet: u64) -> u32 {
         (packet as u32).wrapping_mul(self.sk.mss_cache)
     }
 
     // ---- Sending -----------------------------------------------------------------------------------------------
 
-    /// The next packet to send now, and whether it is a retransmission.
+    /// The next packet to send now, and whether it is a retransmission; asking changes nothing.
     pub(super) fn next_to_send(&mut self) -> Option<(u64, bool)> {
         if self.sk.packets_in_flight() >= self.sk.snd_cwnd {
             return None;
@@ -129,7 +129,7 @@ impl<C: CongestionControl> Sender<C> {
             let from = self.next_lost.max(self.una);
             let at = (from..self.nxt).find(|id| self.out[(id - self.una) as usize].stand == Stand::Lost);
             if let Some(id) = at {
-                self.next_lost = id + 1;
+                self.next_lost = id;
                 return Some((id, true));
             }
         }
@@ -340,58 +340,6 @@ impl<C: CongestionControl> Sender<C> {
         pkts_acked
     }
 
-    /// `tcp_rate_skb_delivered`: the sample is of the packet that was sent last.
-    fn take_in(&mut self, packet: &Packet, sample: &mut RateSample, id: u64) {
-        let newer = packet.sent_us >= self.sk.first_tx_mstamp || sample.prior_mstamp == 0;
-        if !newer {
-            return;
-        }
-        sample.prior_delivered = packet.delivered;
-        sample.prior_delivered_ce = packet.delivered_ce;
-        sample.prior_mstamp = packet.delivered_us;
-        sample.is_app_limited = packet.app_limited;
-        sample.is_retrans = packet.stand == Stand::SentAgain;
-        sample.last_end_seq = self.sequence(id + 1);
-        self.sk.first_tx_mstamp = packet.sent_us;
-        sample.interval_us = (packet.sent_us - packet.first_tx_us) as i64;
-    }
-
-    /// `tcp_rtt_estimator` (RFC 6298 in fixed point, with Linux's slow fall of the deviation) and `tcp_set_rto`.
-    fn estimate(&mut self, rtt_us: u32) {
-        let sk = &mut self.sk;
-        let rto_min_us = sk.icsk_rto_min * JIFFY_US as u32;
-        if sk.srtt_us == 0 {
-            sk.srtt_us = rtt_us << 3;
-            sk.mdev_us = rtt_us << 1;
-            sk.rttvar_us = sk.mdev_us.max(rto_min_us);
-            sk.mdev_max_us = sk.rttvar_us;
-            sk.rtt_seq = sk.snd_nxt;
-        } else {
-            let mut error = i64::from(rtt_us) - i64::from(sk.srtt_us >> 3);
-            sk.srtt_us = (i64::from(sk.srtt_us) + error).max(1) as u32;
-            if error < 0 {
-                error = -error - i64::from(sk.mdev_us >> 2);
-                // A fall of the round-trip time is no rise of its deviation.
-                error = if error > 0 { error >> 3 } else { error };
-            } else {
-                error -= i64::from(sk.mdev_us >> 2);
-            }
-            sk.mdev_us = (i64::from(sk.mdev_us) + error).max(0) as u32;
-            if sk.mdev_us > sk.mdev_max_us {
-                sk.mdev_max_us = sk.mdev_us;
-                sk.rttvar_us = sk.rttvar_us.max(sk.mdev_max_us);
-            }
-            if sk.snd_una.wrapping_sub(sk.rtt_seq) as i32 > 0 {
-                if sk.mdev_max_us < sk.rttvar_us {
-                    sk.rttvar_us -= (sk.rttvar_us - sk.mdev_max_us) >> 2;
-                }
-                sk.rtt_seq = sk.snd_nxt;
-                sk.mdev_max_us = rto_min_us;
-            }
-        }
-        sk.icsk_rto = (u64::from((sk.srtt_us >> 3) + sk.rttvar_us)).div_ceil(JIFFY_US) as u32;
-    }
-
     fn detect_losses(&mut self) {
         let Some(highest) = self.highest_sacked else { return };
         if highest < self.una {
@@ -560,41 +508,6 @@ impl<C: CongestionControl> Sender<C> {
     fn set_state(&mut self, state: CaState) {
         self.cc.set_state(&mut self.sk, state);
         self.sk.set_ca_state(state);
-    }
-
-    /// `tcp_rate_gen`.
-    fn rate_sample(&mut self, delivered: u32, lost: u32, sample: &mut RateSample) {
-        let sk = &mut self.sk;
-        if sk.app_limited != 0 && sk.delivered.wrapping_sub(sk.app_limited) as i32 > 0 {
-            sk.app_limited = 0;
-        }
-        if delivered > 0 {
-            sk.delivered_mstamp = sk.tcp_mstamp;
-        }
-        sample.acked_sacked = delivered;
-        sample.losses = lost as i32;
-        if sample.prior_mstamp == 0 {
-            sample.delivered = -1;
-            sample.interval_us = -1;
-            return;
-        }
-        sample.delivered = sk.delivered.wrapping_sub(sample.prior_delivered) as i32;
-        sample.delivered_ce = sk.delivered_ce.wrapping_sub(sample.prior_delivered_ce) as i32;
-        let (sending_us, acking_us) = (sample.interval_us, (sk.tcp_mstamp - sample.prior_mstamp) as i64);
-        sample.snd_interval_us = sending_us as u32;
-        sample.rcv_interval_us = acking_us as u32;
-        sample.interval_us = sending_us.max(acking_us);
-        if sample.interval_us < i64::from(sk.rtt_min.s[0].v) {
-            sample.interval_us = -1;
-            return;
-        }
-        let (rate, best) = (sample.delivered as u64, u64::from(sk.rate_delivered));
-        let faster = rate * u64::from(sk.rate_interval_us) >= best * sample.interval_us as u64;
-        if !sample.is_app_limited || faster {
-            sk.rate_delivered = sample.delivered as u32;
-            sk.rate_interval_us = sample.interval_us as u32;
-            sk.set_rate_app_limited(sample.is_app_limited);
-        }
     }
 
     /// `tcp_cong_control`.

@@ -1,0 +1,182 @@
+//! What libbpf and the kernel's verifier say when they refuse a program, in two lines instead of a thousand.
+//!
+//! The verifier prints each instruction that it followed, before it the source line that the instruction is of
+//! (`; tp->srtt_us = 5; @ my.bpf.c:14`), and last why it went no further. libbpf prints that log between two marks, and its
+//! own reasons, such as a kernel function that does not exist, as plain lines.
+
+use std::{fmt, path::Path};
+
+/// Why a program was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// The C function.
+    pub program: Option<String>,
+    /// Where in the source: `my.bpf.c:14`.
+    pub place: Option<String>,
+    /// The source line's text.
+    pub line: Option<String>,
+    /// The reason, in the verifier's words or libbpf's.
+    pub reason: String,
+    /// Everything that was said, for whoever asks.
+    pub log: String,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        if let Some(program) = &self.program {
+            write!(f, "in {program}: ")?;
+        }
+        write!(f, "{}", self.reason)?;
+        match &self.line {
+            Some(line) => write!(f, "\n    {line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Rejection {
+    /// With the source at hand: the path as the user gave it, and the line's text. The kernel knows the file's name only, and of a
+    /// file that came by standard input not the text.
+    pub(super) fn at_source(mut self, path: &Path, text: &str) -> Self {
+        let Some((file, line)) = self.place.as_deref().and_then(|p| p.rsplit_once(':')) else { return self };
+        if path.file_name().is_some_and(|name| name == file) {
+            let number: usize = line.parse().unwrap_or(0);
+            let found = number.checked_sub(1).and_then(|n| text.lines().nth(n)).map(|l| l.trim().to_string());
+            self.line = found.or(self.line);
+            self.place = Some(format!("{}:{line}", path.display()));
+        }
+        self
+    }
+
+    /// From everything that libbpf logged; `otherwise` is the reason where it gives none.
+    pub fn read(log: &str, otherwise: &str) -> Self {
+        let mut found = Rejection {
+            program: None,
+            place: None,
+            line: None,
+            reason: String::new(),
+            log: log.trim_end().into(),
+        };
+        let Some((before, from)) = log.split_once("-- BEGIN PROG LOAD LOG --") else {
+            found.reason = loaders_reason(log).unwrap_or_else(|| otherwise.into());
+            return found;
+        };
+        found.program = before.lines().last().and_then(quoted).map(str::to_string);
+        let verifier = from.split("-- END PROG LOAD LOG --").next().unwrap_or(from);
+        for line in verifier.lines().map(str::trim) {
+            if let Some((text, place)) = line.strip_prefix(';').and_then(|l| l.rsplit_once("@ ")) {
+                found.line = Some(text.trim().into());
+                found.place = Some(place.into());
+            } else if is_reason(line) {
+                found.reason = line.into();
+            }
+        }
+        if found.reason.is_empty() {
+            found.reason = otherwise.into();
+        }
+        if let Some(missing) = core_failure(verifier) {
+            found.reason = missing;
+        }
+        found
+    }
+}
+
+/// libbpf's own last complaint that is more than the echo of another.
+fn loaders_reason(log: &str) -> Option<String> {
+    let mut said = log.lines().map(|l| l.trim().trim_start_matches("libbpf: "));
+    let echo =
+        |l: &&str| l.is_empty() || l.starts_with("failed to load object") || l.contains("failed to load BPF");
+    let complaint = said.rfind(|l| !echo(l))?;
+    Some(match complaint.strip_prefix("extern (func ksym) ") {
+        Some(rest) => {
+            let name = quoted(rest).unwrap_or(rest);
+            format!("this kernel has no function {name} for congestion controls, or its module is not loaded")
+        }
+        None => complaint.into(),
+    })
+}
+
+/// Neither an instruction, nor a state, nor a summary: `12: (63) *(u32 *)(r6 +1) = r1`, `from 9 to 12: R0=...`, `R1=ctx()`.
+fn is_reason(line: &str) -> bool {
+    let begins_with_number = line.split(':').next().is_some_and(|n| n.parse::<u32>().is_ok());
+    let state =
+        line.starts_with('R') && line.contains('=') && line.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
+    let noise = [
+        "processed ",
+        "from ",
+        "arg#",
+        "Func#",
+        "func#",
+        "verification time",
+        "stack depth",
+        "mark_precise",
+        "Validating ",
+        "Live regs",
+        "The sequence of",
+        "max_states",
+        "; ",
+        "last_idx",
+        "regs=",
+        "parent didn't",
+        "parent already",
+        "BPF program is too large",
+        "reg type unsupported",
+    ];
+    !(line.is_empty() || begins_with_number || state || noise.iter().any(|n| line.starts_with(n)))
+}
+
+/// `<invalid CO-RE relocation>` and the line after it, as a sentence.
+fn core_failure(verifier: &str) -> Option<String> {
+    let (_, after) = verifier.split_once("<invalid CO-RE relocation>")?;
+    let line = after.lines().map(str::trim).find(|l| l.starts_with("failed to resolve"))?;
+    // ... <byte_off> [12] struct tcp_sock.foo (0:3 @ offset 4)
+    let member = line.split_once("] ").map_or(line, |(_, m)| m).split(" (").next().unwrap_or(line);
+    Some(format!("this kernel has no {member}"))
+}
+
+fn quoted(text: &str) -> Option<&str> {
+    text.split('\'').nth(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifiers_last_word_and_its_source_line_are_what_is_told() {
+        let log = "libbpf: prog 'bad_init': BPF program load failed: -EACCES\n\
+                   libbpf: prog 'bad_init': -- BEGIN PROG LOAD LOG --\n\
+                   0: R1=ctx() R10=fp0\n\
+                   ; void BPF_PROG(bad_init, struct sock *sk) @ my.bpf.c:12\n\
+                   0: (79) r1 = *(u64 *)(r1 +0)\n\
+                   func 'init' arg0 has btf_id 2871 type STRUCT 'sock'\n\
+                   1: R1_w=trusted_ptr_sock()\n\
+                   ; tcp_sk(sk)->srtt_us = 5; @ my.bpf.c:14\n\
+                   2: (63) *(u32 *)(r1 +1684) = r2\n\
+                   no write support to tcp_sock at off 1684\n\
+                   processed 3 insns (limit 1000000) max_states_per_insn 0 total_states 0\n\
+                   -- END PROG LOAD LOG --\n\
+                   libbpf: prog 'bad_init': failed to load: -EACCES\n\
+                   libbpf: failed to load object 'my.bpf.c'\n";
+        let told = Rejection::read(log, "Permission denied");
+        assert_eq!(
+            told.to_string(),
+            "my.bpf.c:14: in bad_init: no write support to tcp_sock at off 1684\n    tcp_sk(sk)->srtt_us = 5;"
+        );
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_have_is_named() {
+        let log = "libbpf: extern (func ksym) 'bbr_init': not found in kernel or module BTFs\n\
+                   libbpf: failed to load object 'x'\n";
+        let told = Rejection::read(log, "No such process").to_string();
+        assert_eq!(
+            told,
+            "this kernel has no function bbr_init for congestion controls, or its module is not loaded"
+        );
+        assert_eq!(Rejection::read("", "Invalid argument").to_string(), "Invalid argument");
+    }
+}

@@ -1,0 +1,144 @@
+//! Registrations that outlive the program, until `longfat cc unload`: links pinned in a BPF file system.
+//!
+//! Where the machine has one (/sys/fs/bpf) a folder of ours in it is used, else one of our own is mounted at
+//! /run/longfat/bpf, and unmounted when nothing is pinned in it any more. A pin is gone after the machine's next start, as is the
+//! registration.
+
+use std::{
+    fs::{self, DirBuilder, File},
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use super::{Error, Registration, error::Attempted, names, sys};
+
+/// Where the machine's BPF file system is, if it has one.
+const MACHINES: &str = "/sys/fs/bpf";
+/// Ours, in the directory that root's labs use as well.
+const OURS: &str = "/run/longfat/bpf";
+/// The folder of pins in either. (The kernel puts files of its own into a new file system.)
+const FOLDER: &str = "longfat";
+
+/// A registration that is pinned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pinned {
+    /// Its name in the kernel, and of its folder.
+    pub name: String,
+    /// All names, where the file has several congestion controls.
+    pub names: Vec<String>,
+    /// The folder.
+    pub folder: PathBuf,
+}
+
+/// Has a registration outlive this process.
+pub fn pin(mut registration: Registration) -> Result<Pinned, Error> {
+    let _alone = lock()?;
+    let root = make_root()?;
+    let name = registration.name().to_string();
+    let names = registration.names().to_vec();
+    let folder = root.join(&name);
+    make_directory(&folder).attempted(|| format!("make {}", folder.display()))?;
+    for (name, link) in registration.links_mut() {
+        let path = folder.join(name);
+        if let Err(error) = link.pin(&path).attempted(|| format!("pin {}", path.display())) {
+            // All or nothing; what fails now is told by the next `cc list`.
+            let _ = remove(&folder);
+            let _ = tidy();
+            return Err(error);
+        }
+    }
+    Ok(Pinned { name, names, folder })
+}
+
+/// What is pinned, by name.
+pub fn pinned() -> Result<Vec<Pinned>, Error> {
+    let mut found = Vec::new();
+    for root in roots() {
+        for folder in entries(&root)? {
+            let of = entries(&folder)?;
+            let names = of.iter().map(|p| file_name(p)).collect();
+            found.push(Pinned { name: file_name(&folder), names, folder });
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// Removes a pinned registration. Sockets that use it keep it until they are closed.
+pub fn unpin(name: &str) -> Result<Pinned, Error> {
+    names::check(name)?;
+    let _alone = lock()?;
+    let found = pinned()?.into_iter().find(|p| p.name == name || p.names.iter().any(|n| n == name));
+    let found = found.ok_or_else(|| Error::NotLoaded { name: name.into() })?;
+    remove(&found.folder).attempted(|| format!("remove {}", found.folder.display()))?;
+    tidy()?;
+    Ok(found)
+}
+
+/// The folders in which pins may be: in the machine's file system and in ours.
+fn roots() -> Vec<PathBuf> {
+    let mounted = [MACHINES, OURS].into_iter().filter(|at| sys::is_bpf_fs(Path::new(at)));
+    mounted.map(|at| Path::new(at).join(FOLDER)).filter(|root| root.is_dir()).collect()
+}
+
+/// The folder for new pins.
+fn make_root() -> Result<PathBuf, Error> {
+    let at = Path::new(if sys::is_bpf_fs(Path::new(MACHINES)) { MACHINES } else { OURS });
+    if !sys::is_bpf_fs(at) {
+        make_directory(at).attempted(|| format!("make {OURS}"))?;
+        sys::mount_bpf_fs(at).attempted(|| format!("mount a BPF file system at {OURS}"))?;
+    }
+    let root = at.join(FOLDER);
+    make_directory(&root).attempted(|| format!("make {}", root.display()))?;
+    Ok(root)
+}
+
+/// Leaves nothing where nothing is pinned.
+fn tidy() -> Result<(), Error> {
+    for root in roots() {
+        if entries(&root)?.is_empty() {
+            fs::remove_dir(&root).attempted(|| format!("remove {}", root.display()))?;
+        }
+    }
+    let ours = Path::new(OURS);
+    if sys::is_bpf_fs(ours) && !ours.join(FOLDER).exists() {
+        sys::unmount(ours).attempted(|| format!("unmount {OURS}"))?;
+        fs::remove_dir(ours).attempted(|| format!("remove {OURS}"))?;
+    }
+    Ok(())
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    for pin in fs::read_dir(folder)? {
+        fs::remove_file(pin?.path())?;
+    }
+    fs::remove_dir(folder)
+}
+
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let read = || fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
+    let mut found = read().attempted(|| format!("read {}", directory.display()))?;
+    found.sort();
+    Ok(found)
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).recursive(true).create(path)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Two programs that pin or remove at once take turns.
+fn lock() -> Result<File, Error> {
+    let directory = Path::new(OURS).parent().unwrap_or(Path::new("/run"));
+    let locked = || -> io::Result<File> {
+        make_directory(directory)?;
+        let directory = File::open(directory)?;
+        directory.lock()?;
+        Ok(directory)
+    };
+    locked().attempted(|| format!("lock {}", directory.display()))
+}

@@ -1,0 +1,280 @@
+//! `longfat cc`: what it tells, loads and removes, and how it refuses.
+//!
+//! What loads needs root and a kernel with BTF, and says so where it is skipped. Pins are made in mount namespaces of the tests' own, so
+//! that nothing of the machine is touched.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Place, Ran, binary, is_root};
+
+/// A congestion control of a user, complete but for what `init` does.
+fn user_file(init: &str) -> String {
+    format!(
+        r#"#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "bpf_tracing_net.h"
+char _license[] SEC("license") = "GPL";
+extern void tcp_reno_cong_avoid(struct sock *sk, __u32 ack, __u32 acked) __ksym;
+extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
+/* What is kept of the window after a loss. */
+const volatile __u32 beta = 512;
+const volatile __u32 beta_scale = 1024;
+SEC("struct_ops") void BPF_PROG(my_init, struct sock *sk)
+{{
+	{init}
+}}
+SEC("struct_ops") __u32 BPF_PROG(my_ssthresh, struct sock *sk)
+{{
+	__u32 kept = tcp_sk(sk)->snd_cwnd * beta / beta_scale;
+	return kept > 2 ? kept : 2;
+}}
+SEC("struct_ops") void BPF_PROG(my_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
+{{
+	tcp_reno_cong_avoid(sk, ack, acked);
+}}
+SEC("struct_ops") __u32 BPF_PROG(my_undo_cwnd, struct sock *sk) {{ return tcp_reno_undo_cwnd(sk); }}
+SEC(".struct_ops") struct tcp_congestion_ops my = {{
+	.init = (void *)my_init,
+	.ssthresh = (void *)my_ssthresh,
+	.cong_avoid = (void *)my_cong_avoid,
+	.undo_cwnd = (void *)my_undo_cwnd,
+	.name = "my",
+}};
+"#
+    )
+}
+
+/// A place with `my.bpf.c`.
+fn place(init: &str) -> Place {
+    let place = Place::new("");
+    std::fs::write(place.path("my.bpf.c"), user_file(init)).unwrap();
+    place
+}
+
+fn able() -> bool {
+    let missing = Place::new("").run(&["cc", "list", "--json"]).json()["missing"].clone();
+    if !missing.is_null() {
+        eprintln!("skipped: {missing}");
+    }
+    missing.is_null()
+}
+
+/// Runs a script of shell in a mount namespace of its own, in which $L is the program and `prepare` was done first.
+fn alone(place: &Place, prepare: &str, script: &str) -> Ran {
+    let script = format!("set -e\nmount --make-rprivate /\n{prepare}\n{script}");
+    let mut command = Command::new("unshare");
+    command
+        .args(["-m", "sh", "-c", &script])
+        .current_dir(place.dir.path())
+        .env("L", binary())
+        .env("NO_COLOR", "1");
+    Ran::of(command.output().unwrap())
+}
+
+/// No BPF file system of the machine's, and a /run of the test's own.
+const NO_BPFFS: &str =
+    "mount -t tmpfs none /run; if [ -d /sys/fs/bpf ]; then mount -t tmpfs none /sys/fs/bpf; fi";
+/// As systemd has it.
+const BPFFS: &str = "mount -t tmpfs none /run; mount -t bpf none /sys/fs/bpf";
+
+fn default_congestion() -> String {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap()
+}
+
+#[test]
+fn the_list_names_the_kernels_and_the_programs_own() {
+    let place = Place::new("");
+    let list = place.run(&["cc", "list", "--json"]).json();
+    assert_eq!(list["schema"], "longfat.cc/1");
+    assert_eq!(list["default"], default_congestion().trim());
+    let of = |part: &str, name: &str| {
+        list[part]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|c| c["name"] == name)
+            .unwrap_or_else(|| panic!("{list}"))
+            .clone()
+    };
+    assert_eq!(of("kernel", "reno")["unprivileged"], true, "every kernel has Reno, for everybody");
+    let own = of("own", "reno");
+    assert_eq!(own["simulator"], true);
+    assert!(own["summary"].as_str().unwrap().starts_with("Reno"));
+    let text = place.run(&["cc", "list"]);
+    assert!(text.stdout.contains("unprivileged") && text.stdout.contains("\n  reno "), "{text:?}");
+}
+
+#[test]
+fn what_is_loaded_stays_until_it_is_unloaded() {
+    if !able() {
+        return;
+    }
+    let place = place("");
+    let before = default_congestion();
+    let name = format!("t{}", std::process::id());
+    for prepare in [NO_BPFFS, BPFFS] {
+        let script = format!(
+            "$L cc load my.bpf.c beta=0.8 --as {name}\n\
+             $L cc list | grep '{name} .*longfat cc load'\n\
+             $L cc load reno --as {name}2 >/dev/null\n\
+             if $L cc load reno --as {name}; then exit 9; fi\n\
+             $L cc unload {name}\n\
+             $L cc list | grep -c '{name} ' || true\n\
+             $L cc unload --all\n\
+             if [ -e /run/longfat/bpf ] || [ -e /sys/fs/bpf/longfat ]; then exit 8; fi\n\
+             $L cc unload --all"
+        );
+        let ran = alone(&place, prepare, &script);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(ran.stdout.contains(&format!("loaded {name}:")), "{ran:?}");
+        assert!(ran.stdout.contains(&format!("removed {name};")) && ran.stdout.contains("\n0\n"), "{ran:?}");
+        assert!(ran.stdout.ends_with("nothing to unload\n"), "{ran:?}");
+        assert!(
+            ran.stderr.contains(&format!("already has a congestion control named {name}; give it another")),
+            "{ran:?}"
+        );
+        assert_eq!(default_congestion(), before);
+    }
+}
+
+#[test]
+fn only_ones_own_are_unloaded() {
+    if !able() {
+        return;
+    }
+    let place = Place::new("");
+    let ran = place.run(&["cc", "unload", "reno"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("longfat has loaded no congestion control named reno"), "{ran:?}");
+    let others = cc::kernel::load(&cc::Source::built_in("reno").unwrap(), &cc::Values::new(), None).unwrap();
+    let ran = place.run(&["cc", "unload", others.name()]);
+    assert!(
+        ran.code == 2 && ran.stderr.contains(&format!("belongs to process {}", std::process::id())),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_check_tries_both_forms() {
+    if !able() {
+        return;
+    }
+    let place = place("");
+    let ran = place.run(&["cc", "check", "my.bpf.c", "beta=0.7", "--json"]);
+    let check = ran.json();
+    assert_eq!((&check["ok"], &check["name"]), (&true.into(), &"my".into()));
+    let step = |name: &str| {
+        check["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|s| s["step"] == name)
+            .unwrap_or_else(|| panic!("{check}"))
+            .clone()
+    };
+    assert!(step("verifier")["details"][0]["verified_instructions"].as_u64().unwrap() > 0);
+    let programs = step("run in kernel")["details"]["programs"].as_array().unwrap().clone();
+    let avoid =
+        programs.iter().find(|p| p["program"] == "my_cong_avoid").unwrap_or_else(|| panic!("{check}"));
+    assert!(avoid["calls"].as_u64().unwrap() > 100 && avoid["ns_a_call"].as_f64().unwrap() > 0.0, "{check}");
+    assert_eq!(step("native build")["state"], "ok");
+    let native = &step("run natively")["details"];
+    assert!(
+        native["cwnd_segs"].as_u64().unwrap() > 1 && native["lost_segs"].as_u64().unwrap() > 0,
+        "{check}"
+    );
+}
+
+#[test]
+fn a_refusal_of_the_verifier_is_told_with_the_line() {
+    if !able() {
+        return;
+    }
+    // 64-bit loads beyond a structure compile, natively as well, and do not pass the verifier.
+    let place = place("(void)*(volatile char *)((char *)sk + 1000000000);");
+    let ran = place.run(&["cc", "check", "my.bpf.c"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("my.bpf.c:13: in my_init: "), "{ran:?}");
+    assert!(ran.stdout.contains("it crashed (signal 11)"), "{ran:?}");
+    assert!(ran.stdout.lines().count() < 12, "not the verifier's whole log: {ran:?}");
+    let ran = place.run(&["cc", "load", "my.bpf.c"]);
+    assert!(ran.code == 2 && ran.stderr.contains("my.bpf.c:13"), "{ran:?}");
+}
+
+#[test]
+fn a_build_writes_both_forms_and_says_what_is_wrong_where() {
+    let place = place("");
+    let ran = place.run(&["cc", "build", "my.bpf.c", "-o", "out"]);
+    if ran.code == 4 {
+        eprintln!("skipped: {}", ran.stderr);
+        return;
+    }
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for form in ["out/my.o", "out/my.so"] {
+        assert!(std::fs::read(place.path(form)).unwrap().starts_with(b"\x7fELF"), "{form}");
+    }
+    std::fs::write(place.path("my.bpf.c"), user_file("nonsense;")).unwrap();
+    let ran = place.run(&["cc", "build", "my.bpf.c"]);
+    assert!(ran.code == 2 && ran.stderr.matches("my.bpf.c:13:").count() >= 2, "{ran:?}");
+    assert!(!place.path("my.o").exists());
+}
+
+#[test]
+fn bad_input_is_exit_code_2() {
+    let place = place("");
+    let refused = |args: &[&str], why: &str| {
+        let ran = place.run(args);
+        assert!(ran.code == 2 && ran.stderr.contains(why), "{args:?}: {ran:?}");
+    };
+    refused(&["cc", "load", "nothing"], "neither one of this program's congestion controls");
+    refused(&["cc", "check", "nothing.bpf.c"], "nothing.bpf.c");
+    refused(&["cc", "load", "reno", "--as", "sixteen_letters_"], "16 characters");
+    refused(&["cc", "load", "reno", "a"], "PARAMETER=VALUE");
+    refused(&["cc", "unload"], "--all");
+    if able() {
+        refused(&["cc", "load", "my.bpf.c", "alpha=1"], "beta");
+        refused(&["cc", "load", "my.bpf.c", "beta=-1"], "beta");
+    }
+}
+
+#[test]
+fn without_privilege_or_type_information_it_is_exit_code_4_and_the_simulator_is_named() {
+    if !is_root() || !common::lab::have(&["setpriv", "unshare"]) {
+        return;
+    }
+    let place = Place::new("");
+    std::fs::set_permissions(place.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let nobody = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", binary()]).args(args);
+        Ran::of(command.current_dir(place.dir.path()).output().unwrap())
+    };
+    let ran = nobody(&["cc", "load", "reno"]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.stderr.contains("CAP_BPF") && ran.stderr.contains("the simulator still works"), "{ran:?}");
+    let ran = nobody(&["cc", "check", "reno"]);
+    assert!(ran.code == 4 && ran.stdout.contains("native build"), "what can be tried is: {ran:?}");
+    let list = nobody(&["cc", "list", "--json"]).json();
+    assert!(
+        list["missing"].as_str().unwrap().contains("CAP_BPF") && list["own"][0]["lab"] == false,
+        "{list}"
+    );
+
+    let ran = alone(&place, "mount -t tmpfs none /sys/kernel/btf", "$L cc load reno");
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(
+        ran.stderr.contains("/sys/kernel/btf/vmlinux") && ran.stderr.contains("the simulator still works"),
+        "{ran:?}"
+    );
+    let ran = alone(&place, "", "unshare -U -r $L cc load reno");
+    assert!(ran.code == 4 && ran.stderr.contains("user namespace"), "{ran:?}");
+    let ran = alone(&place, "", "LONGFAT_CLANG=/bin/false $L cc build ./my.bpf.c");
+    assert!(ran.code == 2, "the file is not there: {ran:?}");
+    std::fs::write(place.path("my.bpf.c"), user_file("")).unwrap();
+    let ran = alone(&place, "", "LONGFAT_CLANG=/bin/false $L cc build ./my.bpf.c");
+    assert!(ran.code == 4 && ran.stderr.contains("clang-16"), "{ran:?}");
+    assert!(place.path("my.so").exists(), "the simulator's form needs any compiler only");
+}

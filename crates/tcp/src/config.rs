@@ -108,6 +108,8 @@ pub struct Config {
     pub gso_max_segs: u16,
     /// Most bytes of a super-packet, headers included.
     pub gso_max_size: u32,
+    /// `MAX_TCP_HEADER`, bytes, which a kernel's options decide: see [`Config::max_tcp_header`].
+    pub max_tcp_header: Option<u32>,
     /// `initcwnd` of the route, packets.
     pub initcwnd: Option<u32>,
     /// `initrwnd` of the route, segments.
@@ -171,6 +173,7 @@ impl Default for Config {
             fq: false,
             gso_max_segs: u16::MAX,
             gso_max_size: 65_536,
+            max_tcp_header: None,
             initcwnd: None,
             initrwnd: None,
             ssthresh: None,
@@ -186,6 +189,11 @@ impl Config {
     /// One jiffy, us.
     pub fn jiffy_us(&self) -> u64 {
         1_000_000 / u64::from(self.hz.max(1))
+    }
+
+    /// `MAX_TCP_HEADER`, bytes: 320 in a kernel with wireless networks (Debian's 6.1), 256 without (observed on a 6.18).
+    pub fn max_tcp_header(&self) -> u32 {
+        self.max_tcp_header.unwrap_or(if self.profile.at_least(6, 12) { 256 } else { 320 })
     }
 
     /// Jiffies of so many milliseconds, rounded up (`msecs_to_jiffies`).

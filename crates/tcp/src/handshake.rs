@@ -30,8 +30,8 @@ impl Endpoint {
         // SK_PACING_NEEDED.
         sk.sk_pacing_status = u32::from(config.fq || config.max_pacing_rate.is_some());
         sk.sk_gso_max_segs = config.gso_max_segs.max(1);
-        // Less MAX_TCP_HEADER + 1 (sk_setup_caps).
-        sk.sk_gso_max_size = config.gso_max_size.saturating_sub(321);
+        // sk_setup_caps.
+        sk.sk_gso_max_size = config.gso_max_size.saturating_sub(config.max_tcp_header() + 1);
         sk.notsent_lowat = config.notsent_lowat;
         let asked = config.sndbuf.map(|bytes| bytes.min(config.wmem_max).saturating_mul(2).max(4608));
         sk.sk_sndbuf = asked.unwrap_or(config.wmem[1]).min(i32::MAX as u32) as i32;

@@ -3,13 +3,12 @@
 mod pair;
 
 use pair::{Pair, Path, reference};
-use tcp::Config;
+use tcp::{Config, Profile};
 
 const SECOND: u64 = 1_000_000_000;
 
 /// TCP's own pacing counts payload, not headers (`tcp_update_skb_after_send`, net/ipv4/tcp_output.c).
 #[test]
-#[ignore = "52 bytes of headers a super-packet are counted: 9.82 Mb/s; Linux 6.18 sends 10.01"]
 fn pacing_counts_payload() {
     let config = Config { max_pacing_rate: Some(1_250_000), ..reference(1500, 6_291_456) };
     let mut pair = Pair::new(config, Path::new(100_000_000, 20_000_000, 1000), None);
@@ -22,11 +21,11 @@ fn pacing_counts_payload() {
 }
 
 /// Two initial windows of packets of 1460 bytes, with 256 bytes of headers and 320 of `skb_shared_info` in 2048 bytes, and
-/// 256 of `sk_buff` each (`tcp_sndbuf_expand`): what Linux 6.1 and 6.18 have here.
+/// 256 of `sk_buff` each (`tcp_sndbuf_expand`): what a Linux 6.18 without wireless networks has.
 #[test]
-#[ignore = "MAX_TCP_HEADER is taken for 320 bytes: 87040; Linux 6.18 has 46080"]
 fn the_send_buffer_begins_with_two_initial_windows() {
-    let mut pair = Pair::new(reference(1500, 6_291_456), Path::new(100_000_000, 20_000_000, 1000), Some(1));
+    let config = Config { profile: Profile::Linux6 { kernel: (6, 18) }, ..reference(1500, 6_291_456) };
+    let mut pair = Pair::new(config, Path::new(100_000_000, 20_000_000, 1000), Some(1));
     pair.run(30_000_000);
     assert_eq!(pair.sender.sk.sk_sndbuf, 2 * 10 * (2048 + 256));
 }

@@ -155,3 +155,26 @@ fn random_losses() {
     assert!((rest / 28.32 - 1.0).abs() < 0.1, "{rest} Mb/s in the second half, observed 28.3 in the mean");
     assert_eq!(timeouts, 0);
 }
+
+/// 1 Gb/s, 20 ms, buffers of at most 1 MiB: half of the receiver's is window, and that is the limit.
+#[test]
+fn the_receive_window_limits() {
+    let path = Path::new(1_000_000_000, 20_000_000, 1651);
+    let mut pair = Pair::new(reference(1500, 1 << 20), path, None);
+    pair.run(10_000_000_000);
+    let half = pair.sender.sk.bytes_acked;
+    pair.run(20_000_000_000);
+    let info = pair.sender.info(pair.now);
+    let results = [
+        close("goodput", info.bytes_acked as f64 * 8e-6 / 20.0, 204.2432, 2.0),
+        close("second half", (info.bytes_acked - half) as f64 * 8e-6 / 10.0, 205.1941, 2.0),
+        close("srtt", f64::from(info.srtt_us) / 1e3, 20.194, 2.0),
+        close("ACKs a segment", pair.acks as f64 / pair.arrived as f64, 0.5143, 3.0),
+        close("window limited", info.rwnd_limited_us as f64, info.busy_time_us as f64, 5.0),
+    ];
+    let wrong: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let receiver = pair.receiver.info(pair.now);
+    assert_eq!((pair.dropped, receiver.rcvbuf_bytes), (0, 1 << 20));
+    assert!(receiver.rcv_ssthresh_bytes.abs_diff(523_540) < 1448, "{receiver:?}");
+}

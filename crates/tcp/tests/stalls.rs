@@ -85,3 +85,24 @@ fn a_window_that_is_not_used_does_not_grow() {
     let cwnd = pair.sender.sk.snd_cwnd;
     assert!((10..=20).contains(&cwnd), "{cwnd} packets for 5 in use");
 }
+
+/// Question and answer of 100 bytes: an answer carries the ACK, and nobody waits for a delayed one.
+#[test]
+fn questions_and_answers_take_a_round_trip_each() {
+    let mut pair = Pair::new(reference(1500, 6_000_000), path(), Some(0));
+    pair.run(SECOND / 10);
+    let (start, segments) = (pair.now, pair.acks);
+    for i in 1..=100u64 {
+        assert_eq!(pair.sender.write(pair.now, 100), 100);
+        while pair.read < i * 100 {
+            assert!(pair.step(10 * SECOND), "question {i} does not arrive");
+        }
+        assert_eq!(pair.receiver.write(pair.now, 100), 100);
+        pair.settle();
+        assert_eq!(pair.sender.read(pair.now, 100), 100, "answer {i}");
+    }
+    let each = (pair.now - start) as f64 / 100.0 / 1e6;
+    assert!((20.0..20.1).contains(&each), "{each} ms for question and answer");
+    let answers = pair.acks - segments;
+    assert!((100..=120).contains(&answers), "{answers} segments for 100 answers");
+}

@@ -5,7 +5,7 @@ mod pair;
 
 use pair::{Pair, Path, chance, reference};
 use proptest::prelude::*;
-use tcp::{Config, State};
+use tcp::{Config, Profile, State};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -99,6 +99,48 @@ proptest! {
             if chance(seed.rotate_left(32), number, reorder_per_mille * 1000) { late_us * 1000 } else { 0 }
         });
         let config = Config { gso_max_segs, sack, timestamps, ..reference(1500, 6_291_456) };
+        let bytes = kilobytes * 1000;
+        let mut pair = Pair::new(config, path, Some(bytes));
+        transfer(&mut pair, bytes, 40_000 * SECOND);
+    }
+
+    #[test]
+    fn settings_of_all_kinds_work(
+        seed in any::<u64>(),
+        loss_per_mille in prop_oneof![Just(0u64), 1..50u64],
+        mark_per_mille in prop_oneof![Just(0u64), 1..100u64],
+        mtu in 200..9001u32,
+        sndbuf in proptest::option::of(1000..300_000u32),
+        rcvbuf in proptest::option::of(1000..300_000u32),
+        pacing_rate in proptest::option::of(10_000..10_000_000u64),
+        switches in any::<u16>(),
+        minor in prop_oneof![Just(1u8), Just(6u8), Just(18u8)],
+        rtt_us in 100..200_000u64,
+        kilobytes in 1..500u64,
+    ) {
+        let on = |bit: u32| switches >> bit & 1 != 0;
+        let mut path = Path::new(50_000_000, rtt_us * 1000, 60);
+        path.loses = Box::new(move |number| chance(seed, number, loss_per_mille));
+        path.marks = Box::new(move |number| chance(!seed, number, mark_per_mille));
+        let config = Config {
+            profile: Profile::Linux6 { kernel: (6, minor) },
+            sndbuf,
+            rcvbuf,
+            max_pacing_rate: pacing_rate,
+            ecn: u8::from(on(0)),
+            nodelay: on(1),
+            window_scaling: !on(2) || !on(3),
+            dsack: on(4),
+            early_retrans: if on(5) { 3 } else { 0 },
+            frto: if on(6) { 2 } else { 0 },
+            slow_start_after_idle: on(7),
+            hz: if on(8) { 250 } else { 1000 },
+            initcwnd: on(9).then_some(30),
+            cwnd_clamp: on(10).then_some(20),
+            ssthresh: on(11).then_some(15),
+            initial_seq: u32::MAX - 100_000,
+            ..reference(mtu, 6_291_456)
+        };
         let bytes = kilobytes * 1000;
         let mut pair = Pair::new(config, path, Some(bytes));
         transfer(&mut pair, bytes, 40_000 * SECOND);

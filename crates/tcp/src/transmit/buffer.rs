@@ -6,8 +6,7 @@
 use super::{chrono, output::Push, queue::Chunk};
 use crate::{CaEvent, CaState, Endpoint, Operation, State};
 
-/// `MAX_TCP_HEADER`, `SKB_DATA_ALIGN` of `skb_shared_info` and of `sk_buff`, bytes.
-const MAX_TCP_HEADER: u32 = 320;
+/// `SKB_DATA_ALIGN` of `skb_shared_info` and of `sk_buff`, bytes.
 const SHARED_INFO: u32 = 320;
 const SK_BUFF: u32 = 256;
 
@@ -123,7 +122,7 @@ impl Endpoint {
     pub(crate) fn sndbuf_expand(&mut self) {
         let sk = &self.sk;
         let mss = u32::from(sk.rx_opt.mss_clamp).max(sk.mss_cache);
-        let per_mss = (mss + MAX_TCP_HEADER + SHARED_INFO).next_power_of_two() + SK_BUFF;
+        let per_mss = (mss + self.config.max_tcp_header() + SHARED_INFO).next_power_of_two() + SK_BUFF;
         let segs = sk.snd_cwnd.max(crate::INITIAL_CWND).max(sk.reordering + 1);
         let mut windows = 2;
         if self.has(Operation::SndbufExpand) {

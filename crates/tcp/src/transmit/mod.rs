@@ -90,8 +90,8 @@ impl Transmit {
             timer_ns: None,
             pacing_timer_ns: None,
             chrono: Chrono::default(),
-            // SKB_TRUESIZE of a head of 1024 bytes; of the small heads from 6.3 on.
-            overhead: if config.profile.at_least(6, 3) { 896 } else { 1280 },
+            // SKB_TRUESIZE of a head of 1024 bytes; from 6.3 on, of one that just holds the headers.
+            overhead: if config.profile.at_least(6, 3) { 576 + config.max_tcp_header() } else { 1280 },
             jiffy_us: config.jiffy_us(),
             events: VecDeque::new(),
             keep_events: false,

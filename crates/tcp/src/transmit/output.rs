@@ -298,8 +298,7 @@ impl Endpoint {
         if sk.sk_pacing_status == 0 || rate == u64::MAX || rate == 0 || sk.data_segs_out < 10 {
             return;
         }
-        let bytes = u128::from(len) + 52;
-        let mut gap = (bytes * 1_000_000_000 / u128::from(rate)) as u64;
+        let mut gap = (u128::from(len) * 1_000_000_000 / u128::from(rate)) as u64;
         let credit = sk.tcp_wstamp_ns - prior_wstamp;
         gap -= credit.min(gap / 2);
         sk.tcp_wstamp_ns += gap;

@@ -8,7 +8,7 @@ mod reno;
 
 use std::collections::VecDeque;
 
-use tcp::{Config, CongestionControl, Endpoint, Profile, Segment, State};
+use tcp::{Config, CongestionControl, Endpoint, Profile, Segment, State, ecn};
 
 pub use reno::Reno;
 
@@ -35,6 +35,8 @@ pub struct Path {
     pub loses: Box<dyn FnMut(u64) -> bool>,
     /// How much later than the others the data packet of this number arrives, ns.
     pub delays: Box<dyn FnMut(u64) -> u64>,
+    /// Whether the data packet of this number is marked, if it is ECN-capable; otherwise it is lost.
+    pub marks: Box<dyn FnMut(u64) -> bool>,
     /// Whether the ACK of this number is lost.
     pub loses_ack: Box<dyn FnMut(u64) -> bool>,
 }
@@ -42,7 +44,7 @@ pub struct Path {
 impl Path {
     pub fn new(rate: u64, rtt: u64, queue: usize) -> Path {
         let never = || Box::new(|_| false);
-        Path { rtt, rate, queue, loses: never(), delays: Box::new(|_| 0), loses_ack: never() }
+        Path { rtt, rate, queue, loses: never(), marks: never(), delays: Box::new(|_| 0), loses_ack: never() }
     }
 }
 
@@ -112,7 +114,7 @@ impl Pair {
     }
 
     /// Everything that happens at the present time.
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         loop {
             let most = self.to_write.unwrap_or(u64::MAX).min(self.sender.writable());
             if most > 0 && self.sender.state() == State::Established {
@@ -151,13 +153,17 @@ impl Pair {
         self.enqueue(segment);
     }
 
-    fn enqueue(&mut self, segment: Segment) {
+    fn enqueue(&mut self, mut segment: Segment) {
         let mut at = self.now + self.path.rtt;
         if segment.len > 0 {
             self.sent += 1;
-            if (self.path.loses)(self.sent - 1) {
+            let marked = (self.path.marks)(self.sent - 1);
+            if (self.path.loses)(self.sent - 1) || marked && segment.ecn == ecn::NOT_CAPABLE {
                 self.dropped += 1;
                 return;
+            }
+            if marked {
+                segment.ecn = ecn::CE;
             }
         }
         while self.leaving.front().is_some_and(|&left| left <= at) {

@@ -58,6 +58,8 @@ pub(super) fn main_of<'a>(ops: &'a [OpsInfo], file: &str) -> Option<&'a OpsInfo>
 
 /// Opens an object for loading.
 pub(super) fn open(name: &str, object: &[u8]) -> Result<OpenObject, Error> {
+    // It warns of sections that it does not know, of which nothing comes.
+    super::load::listen();
     let mut builder = libbpf_rs::ObjectBuilder::default();
     // The name is that of sections' maps in the kernel, in which not every character may be.
     builder

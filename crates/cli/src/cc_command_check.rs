@@ -178,7 +178,8 @@ fn trial_apart(args: &SourceArgs) -> anyhow::Result<Step> {
     command
         .args(["cc", "trial"])
         .args(args.words())
-        .stdin(Stdio::null())
+        // Never written to: it ends when this process does.
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().context("cannot start a process for the trial")?;
@@ -210,8 +211,20 @@ const SIGKILL: i32 = 9;
 
 /// The process of the trial: prints what it found as JSON.
 pub fn trial(args: &SourceArgs) -> anyhow::Result<()> {
+    end_with_input();
     let library = Library::open(&args.source()?, &args.values()?).map_err(library_failure)?;
     output::json(&native_trial(library.controller(None).map_err(library_failure)?)?)
+}
+
+/// Ends this process when its input does: nobody waits for the trial any more, which may never end by itself.
+fn end_with_input() {
+    std::thread::spawn(|| {
+        let ended = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        // At once: a user's constructor that never ends would hold up an orderly exit.
+        if ended.is_ok() {
+            std::process::abort();
+        }
+    });
 }
 
 /// Slow start into the queue of 100 Mb/s x 20 ms, a timeout, and on from there; then what one ACK costs.

@@ -51,6 +51,9 @@ pub fn check(
             Err(SourceError::Build(BuildError::NoCompiler)) => {
                 return Err(Exit::Missing(BuildError::NoCompiler.to_string()).into());
             }
+            // The kernel may have what the simulator has not; the simulator says so itself.
+            Err(SourceError::Build(BuildError::Refused { .. }))
+                if cc.set().is_empty() && kernel::compile(&source).is_ok() => {}
             Err(error) => {
                 let help = format!("`longfat cc check {}` says more", source.name());
                 mistakes.push(mistake(None, error.to_string(), help));

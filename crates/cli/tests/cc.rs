@@ -353,3 +353,17 @@ fn a_trial_that_never_ends_ends_with_the_check() {
     check.wait().unwrap();
     until(&mut || !runs(trial));
 }
+
+#[test]
+fn what_fails_natively_is_not_tried_in_the_kernel() {
+    if !able() {
+        return;
+    }
+    // In eBPF the result is 0, so that this test harms nobody; in the kernel's own functions it would not be.
+    let place = place("volatile __u32 none = 0;\n\ttcp_sk(sk)->snd_cwnd += 10 / none;");
+    let ran = place.run(&["cc", "check", "my.bpf.c"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("it crashed (signal 8)"), "{ran:?}");
+    assert!(ran.stdout.contains("not tried: what goes wrong natively could stop the machine"), "{ran:?}");
+    assert!(ran.stdout.contains("instructions followed"), "the verifier was asked: {ran:?}");
+}

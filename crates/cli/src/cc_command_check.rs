@@ -103,7 +103,8 @@ fn failed(name: &'static str, error: &anyhow::Error) -> Step {
 }
 
 /// The kernel's own functions do not check what they are given: a window of 0 packets, or a `w` of 0 for
-/// tcp_cong_avoid_ai, divides by zero in them and may stop the machine. The verifier does not see that; a run natively does.
+/// tcp_cong_avoid_ai, divides by zero in them and may stop the machine. The verifier does not see that; a run
+/// natively does.
 const TOO_DANGEROUS: &str = "not tried: what goes wrong natively could stop the machine here";
 
 fn kernel_steps(source: &Source, values: &Values, natively: &[Step]) -> Vec<Step> {

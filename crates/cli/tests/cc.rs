@@ -366,4 +366,9 @@ fn what_fails_natively_is_not_tried_in_the_kernel() {
     assert!(ran.stdout.contains("it crashed (signal 8)"), "{ran:?}");
     assert!(ran.stdout.contains("not tried: what goes wrong natively could stop the machine"), "{ran:?}");
     assert!(ran.stdout.contains("instructions followed"), "the verifier was asked: {ran:?}");
+    // A constructor is a section that libbpf skips, and says so to whom it was not asked to.
+    let constructor = "__attribute__((constructor)) static void first(void) { }\n";
+    std::fs::write(place.path("my.bpf.c"), user_file("") + constructor).unwrap();
+    let ran = place.run(&["cc", "check", "my.bpf.c"]);
+    assert!(ran.code == 0 && !ran.stderr.contains("libbpf"), "{ran:?}");
 }

@@ -58,8 +58,6 @@ pub(super) fn main_of<'a>(ops: &'a [OpsInfo], file: &str) -> Option<&'a OpsInfo>
 
 /// Opens an object for loading.
 pub(super) fn open(name: &str, object: &[u8]) -> Result<OpenObject, Error> {
-    // It warns of sections that it does not know, of which nothing comes.
-    super::load::listen();
     let mut builder = libbpf_rs::ObjectBuilder::default();
     // The name is that of sections' maps in the kernel, in which not every character may be.
     builder
@@ -75,6 +73,8 @@ pub(super) fn is_ops(map: &OpenMap<'_>) -> bool {
 
 impl Layout {
     pub(super) fn of(name: &str, object: &[u8]) -> Result<Self, Error> {
+        // libbpf would tell the terminal of sections that it does not know, of which nothing comes.
+        super::load::listen();
         let types = Btf::from_raw("longfat", object).attempted(|| format!("read the types of {name}"))?;
         let no_ops = || Error::NoOps { name: name.into() };
         let types = types.ok_or_else(no_ops)?;

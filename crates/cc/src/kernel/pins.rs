@@ -1,8 +1,8 @@
 //! Registrations that outlive the program, until `longfat cc unload`: links pinned in a BPF file system.
 //!
-//! Where the machine has one (/sys/fs/bpf) that can be written, a folder of ours in it is used, else one of our own is mounted at
-//! /run/longfat/bpf, and unmounted when nothing is pinned in it any more. A pin is gone after the machine's next start, as is the
-//! registration.
+//! Where the machine has one (/sys/fs/bpf) that can be written, a folder of ours in it is used, else one of our own is
+//! mounted at /run/longfat/bpf, and unmounted when nothing is pinned in it any more. A pin is gone after the machine's
+//! next start, as is the registration.
 
 use std::{
     fs::{self, DirBuilder, File},

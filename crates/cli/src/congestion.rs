@@ -51,6 +51,9 @@ pub fn check(
             Err(SourceError::Build(BuildError::NoCompiler)) => {
                 return Err(Exit::Missing(BuildError::NoCompiler.to_string()).into());
             }
+            // The kernel may have what the simulator has not; the simulator says so itself.
+            Err(SourceError::Build(BuildError::Refused { .. }))
+                if cc.set().is_empty() && kernel::compile(&source).is_ok() => {}
             Err(error) => {
                 let help = format!("`longfat cc check {}` says more", source.name());
                 mistakes.push(mistake(None, error.to_string(), help));
@@ -134,24 +137,17 @@ impl Registered {
         };
         let values: Values = cc.set().iter().map(|(name, value)| (name.clone(), as_value(*value))).collect();
         let registration = kernel::load(&source, &values, None).map_err(|e| cc_command::failure(&e))?;
-        let name = kernel_name(cc, registration.names());
+        let name = kernel_name(cc, &registration)?;
         self.registrations.push((cc.clone(), name.clone(), registration));
         Ok(name)
     }
 }
 
-/// Which of a registration's names is meant. The first is the file's main algorithm; others have the file's names, with
-/// a tail where these were taken.
-fn kernel_name(cc: &Cc, names: &[String]) -> String {
-    let others = names.get(1..).unwrap_or_default();
-    let is = |name: &String, wanted: &str| {
-        name == wanted || name.rsplit_once('_').is_some_and(|(stem, _)| wanted.starts_with(stem))
-    };
-    let chosen = match cc {
-        Cc::File { name: Some(wanted), .. } => others.iter().find(|name| is(name, wanted)),
-        _ => None,
-    };
-    chosen.or(names.first()).cloned().unwrap_or_default()
+/// Which of a registration's names is meant: where the file has several algorithms, the scenario may say which.
+fn kernel_name(cc: &Cc, registration: &kernel::Registration) -> anyhow::Result<String> {
+    let Cc::File { path, name: Some(wanted), .. } = cc else { return Ok(registration.name().into()) };
+    let found = registration.named(wanted).map(Into::into);
+    found.ok_or_else(|| Exit::BadInput(format!("{path} has no congestion control named {wanted:?}")).into())
 }
 
 /// The parameters as the summary has them.

@@ -199,3 +199,31 @@ fn a_file_does_what_the_kernels_own_does() {
         );
     }
 }
+
+/// A map of which the simulator knows nothing.
+const RING: &str =
+    "struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); } ring SEC(\".maps\");\n";
+
+#[test]
+fn what_only_the_kernel_can_do_runs_in_the_lab() {
+    if !can_load() {
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&small("{ file = \"f.bpf.c\" }"));
+    std::fs::write(place.path("f.bpf.c"), FILE.to_owned() + RING).unwrap();
+    let ran = place.run(&["run", "s.toml", "--json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.json()["runs"][0]["flows"][0]["cc_kernel_name"].as_str().unwrap().starts_with("f_"));
+}
+
+#[test]
+fn an_algorithm_that_a_file_has_not_is_bad_input() {
+    if !can_load() {
+        return;
+    }
+    let place = Place::new(&small("{ file = \"f.bpf.c\", name = \"g\" }"));
+    std::fs::write(place.path("f.bpf.c"), FILE).unwrap();
+    let ran = place.run(&["run", "s.toml"]);
+    assert!(ran.code == 2 && ran.stderr.contains("f.bpf.c has no congestion control named \"g\""), "{ran:?}");
+}

@@ -118,10 +118,7 @@ fn mistakes_show_their_place() {
             r#"cc = { name = "x", a = "7" }"#,
             "f.toml:11:24: the parameter \"a\" is a number or a boolean, not a string",
         ),
-        (
-            r#"cc = { name = "x", a = nan }"#,
-            "f.toml:11:24: the parameter \"a\" is a number or a boolean, not a number",
-        ),
+        (r#"cc = { name = "x", a = nan }"#, "f.toml:11:24: \"a\" cannot be NaN"),
         (r#"cc = { name = "x", a-b = 7 }"#, "f.toml:11:20: \"a-b\" cannot name a parameter"),
         (
             r#"cc = { name = "x", a = 9223372036854775808 }"#,

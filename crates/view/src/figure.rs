@@ -37,8 +37,6 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<Point>,
     /// The samples behind an averaged curve.
     pub(crate) raw: Vec<Point>,
-    /// It goes with another curve, and the panel need not be high enough for it.
-    pub(crate) is_companion: bool,
 }
 
 /// One panel.
@@ -137,13 +135,7 @@ impl<'a> Figure<'a> {
                         .filter(|(_, y)| y.is_some())
                         .collect();
                     largest = points.iter().map(|p| p.0).fold(largest, f64::max);
-                    panel.curves.push(Curve {
-                        colour,
-                        stroke: Stroke::Marks,
-                        points,
-                        raw: Vec::new(),
-                        is_companion: false,
-                    });
+                    panel.curves.push(Curve { colour, stroke: Stroke::Marks, points, raw: Vec::new() });
                 }
             }
             panel.note = match panel.curves.iter().all(|c| c.points.is_empty()) {
@@ -175,13 +167,7 @@ impl<'a> Figure<'a> {
                     let points = companion_points(run, &name, companion);
                     if range(&points).is_some() {
                         let points = decimate(&points, self.end_s, BUCKETS);
-                        panel.curves.push(Curve {
-                            colour,
-                            stroke,
-                            points,
-                            raw: Vec::new(),
-                            is_companion: true,
-                        });
+                        panel.curves.push(Curve { colour, stroke, points, raw: Vec::new() });
                         add_unique(&mut panel.strokes, &metric.title.to_lowercase(), Stroke::Solid);
                         add_unique(&mut panel.strokes, companion.name, stroke);
                     }
@@ -203,11 +189,11 @@ impl<'a> Figure<'a> {
         // Who looks at a short while wants to see what happened in it.
         let is_close = self.span_s < CLOSE_S;
         if is_close || !panel.metric.is_smoothed() || !is_denser_than(points, window_s) {
-            panel.curves.push(Curve { colour, stroke, points: drawn, raw: Vec::new(), is_companion: false });
+            panel.curves.push(Curve { colour, stroke, points: drawn, raw: Vec::new() });
             return;
         }
         let points = decimate(&smooth(points, window_s), self.end_s, BUCKETS);
-        panel.curves.push(Curve { colour, stroke, points, raw: drawn, is_companion: false });
+        panel.curves.push(Curve { colour, stroke, points, raw: drawn });
         panel.note = format!("mean over {}, samples faint", short_time(window_s));
     }
 

@@ -18,8 +18,6 @@ const RIGHT: f64 = 22.0;
 const TEXT: f64 = 12.0;
 const LEGEND_ROW: f64 = 20.0;
 const STRIP: f64 = 9.0;
-/// How many times higher than its main curves a panel may be, to show what goes with them.
-const COMPANION_ROOM: f64 = 2.5;
 /// Pixels of a value axis for each of its ticks.
 const TICK_SPACE: f64 = 29.0;
 
@@ -233,15 +231,11 @@ fn draw_panel(
     bottom
 }
 
-/// The range of the curves (companions only as far as there is room, of averaged ones without their noise) and of the reference lines.
+/// The range of the curves (of averaged ones without their noise) and of the reference lines.
 fn value_axis(panel: &Panel<'_>, references: &[Reference], height: f64) -> Axis {
     let lines: Vec<Point> = references.iter().map(|line| (0.0, Some(line.value_bps))).collect();
-    let of = |companions: bool| {
-        panel.curves.iter().filter(move |c| c.is_companion == companions).flat_map(|curve| &curve.points)
-    };
-    let (low, high) = range(of(false).chain(&lines)).unwrap_or((0.0, 0.0));
-    // A window far above what is used would press it flat; it leaves the panel.
-    let high = range(of(true)).map_or(high, |(_, above)| high.max(above.min(high * COMPANION_ROOM)));
+    let values = panel.curves.iter().flat_map(|curve| &curve.points).chain(&lines);
+    let (low, high) = range(values).unwrap_or((0.0, 0.0));
     // Only times, which can be far from 0 and hardly vary, get an axis that does not begin there.
     let low = if panel.metric.unit == Unit::Seconds { low } else { low.min(0.0) };
     Axis::of_values(low, high, panel.metric.unit, (height / TICK_SPACE) as usize)
@@ -362,30 +356,5 @@ fn reference_class(reference: &Reference) -> String {
         (_, true) => "wire".to_owned(),
         (Some(run), _) => format!("published {}", series_class(run)),
         (None, _) => "published plain".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::figure::Curve;
-
-    #[test]
-    fn a_window_far_above_does_not_press_the_curves_flat() {
-        let metric = Metric::parse("cwnd").unwrap();
-        let axis_with = |window: f64| {
-            let curve = |value, is_companion| Curve {
-                colour: 0,
-                stroke: Stroke::Solid,
-                points: vec![(0.0, Some(value)), (1.0, Some(value))],
-                raw: Vec::new(),
-                is_companion,
-            };
-            let curves = vec![curve(100e3, false), curve(window, true)];
-            let panel = Panel { metric: &metric, note: String::new(), curves, strokes: Vec::new() };
-            value_axis(&panel, &[], 170.0).max
-        };
-        assert!(axis_with(200e3) >= 200e3);
-        assert!(axis_with(10e6) < 400e3, "{}", axis_with(10e6));
     }
 }

@@ -63,6 +63,12 @@ impl State {
 /// Tries and tells. Exit code 4 where the machine cannot try everything, 1 where something failed.
 pub fn run(args: &SourceArgs, json: bool) -> anyhow::Result<()> {
     let (source, values) = (args.source()?, args.values()?);
+    // A mistake in a parameter is the user's, not the algorithm's. Where it does not even compile, the steps say so.
+    if !values.is_empty()
+        && let Ok(known) = source.parameters()
+    {
+        cc::encode(source.name(), &known, &values).map_err(|error| Exit::BadInput(error.to_string()))?;
+    }
     // What goes wrong in this process only ends it: first here, then in the kernel.
     let natively = native_steps(&source, args);
     let mut steps = kernel_steps(&source, &values, &natively);
@@ -214,8 +220,10 @@ fn trial_apart(args: &SourceArgs) -> anyhow::Result<Step> {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(Exit::Failed(said.trim().trim_start_matches("longfat: ").into()).into());
     }
-    let details: Value = serde_json::from_slice(&output.stdout).context("the trial said something else")?;
-    let found = details["found"].as_str().unwrap_or_default().to_string();
+    let mut details: Value =
+        serde_json::from_slice(&output.stdout).context("the trial said something else")?;
+    let found = details.as_object_mut().and_then(|all| all.remove("found"));
+    let found = found.as_ref().and_then(Value::as_str).unwrap_or_default().to_string();
     Ok(ok(RUN_NATIVELY, found, details))
 }
 

@@ -12,6 +12,8 @@ use crate::{cc_command, exit::Exit, lab_engine, open};
 const FROM_KERNEL: &str = "kernel";
 /// Where the program's own came from.
 const FROM_US: &str = "longfat";
+/// Where it came from that `longfat cc load` put into the kernel before.
+const LOADED: &str = "longfat cc load";
 
 /// Finds what no scenario can know: algorithms that the program has not, and parameters that an algorithm has not.
 ///
@@ -98,10 +100,17 @@ pub fn register(scenario: &Scenario, path: &Path) -> anyhow::Result<Registered> 
     for (flow, cc) in asked(scenario) {
         let (name, from) = match cc {
             Cc::Named(name) if lab::has_congestion_control(name).map_err(lab_engine::failure)? => {
-                (name.clone(), FROM_KERNEL)
+                let from = if is_loaded(name) { LOADED } else { FROM_KERNEL };
+                (name.clone(), from)
             }
-            // Nobody has it: the lab says so, and what there is.
-            Cc::Named(name) if source(cc, path).is_none() => (name.clone(), FROM_KERNEL),
+            Cc::Named(name) if source(cc, path).is_none() => {
+                return Err(Exit::Missing(format!(
+                    "flow {}: neither this kernel nor longfat has a congestion control \"{name}\"; `longfat cc list` tells \
+                     what there is",
+                    flow.name
+                ))
+                .into());
+            }
             Cc::File { path: file, .. } => (all.register(cc, path)?, file.as_str()),
             Cc::Named(name) => {
                 let own = Cc::Own { name: name.clone(), set: CcValues::new() };
@@ -166,6 +175,12 @@ fn asked(scenario: &Scenario) -> impl Iterator<Item = (&Flow, &Cc)> {
         Kind::Tcp(tcp) => Some((flow, tcp.cc.as_ref()?)),
         Kind::Ping(_) => None,
     })
+}
+
+/// Whether `longfat cc load` has loaded it. Who may not look is told that it is the kernel's.
+fn is_loaded(name: &str) -> bool {
+    let pinned = kernel::pins::pinned().unwrap_or_default();
+    pinned.iter().flat_map(|p| &p.names).any(|known| known == name)
 }
 
 /// The C file of `cc`; `None` where the program has none of that name. `path` is the scenario's.

@@ -186,6 +186,7 @@ fn a_check_tries_both_forms() {
     assert!(avoid["calls"].as_u64().unwrap() > 100 && avoid["ns_a_call"].as_f64().unwrap() > 0.0, "{check}");
     assert_eq!(step("native build")["state"], "ok");
     let native = &step("run natively")["details"];
+    assert!(native["found"].is_null(), "said once: {check}");
     assert!(
         native["cwnd_segs"].as_u64().unwrap() > 1 && native["lost_segs"].as_u64().unwrap() > 0,
         "{check}"
@@ -238,6 +239,9 @@ fn bad_input_is_exit_code_2() {
     refused(&["cc", "load", "reno", "--as", "sixteen_letters_"], "16 characters");
     refused(&["cc", "load", "reno", "a"], "PARAMETER=VALUE");
     refused(&["cc", "unload"], "--all");
+    // Told once, and not as a failure of the verifier's.
+    refused(&["cc", "check", "reno", "z=1"], "longfat: reno has no parameter z");
+    refused(&["cc", "check", "griddt", "a=-1"], "longfat: a = -1: must be from 0 to");
     if able() {
         refused(&["cc", "load", "my.bpf.c", "alpha=1"], "beta");
         refused(&["cc", "load", "my.bpf.c", "beta=-1"], "beta");

@@ -1,7 +1,13 @@
 //! Where a congestion control comes from: the program's own files, or one of the user.
 
 use crate::{Parameter, native};
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// No congestion control has a longer text; a file of this size was meant to be something else.
+const LARGEST_BYTES: u64 = 4_000_000;
 
 /// A built-in algorithm: its text and both of its builds.
 #[derive(Debug)]
@@ -80,7 +86,7 @@ impl Source {
 
     /// A file of the user.
     pub fn file(path: &Path) -> Result<Source, SourceError> {
-        match std::fs::read_to_string(path) {
+        match read(path) {
             Ok(text) => Ok(Source::File { path: path.to_owned(), text }),
             Err(cause) => Err(SourceError::Read { path: path.to_owned(), cause }),
         }
@@ -109,4 +115,16 @@ impl Source {
     pub fn parameters(&self) -> Result<Vec<Parameter>, SourceError> {
         Ok(native::build(self)?.parameters().to_vec())
     }
+}
+
+/// The text of a regular file. A pipe or a device might never end.
+fn read(path: &Path) -> io::Result<String> {
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    if about.len() > LARGEST_BYTES {
+        return Err(io::Error::other(format!("it has more than {} MB", LARGEST_BYTES / 1_000_000)));
+    }
+    std::fs::read_to_string(path)
 }

@@ -194,3 +194,41 @@ fn a_header_beside_the_file_is_found_but_never_instead_of_the_shim_s() {
     let mut t = Library::open(&source, &Values::new()).unwrap().controller(None).unwrap();
     assert_eq!(t.ssthresh(&mut TcpSock::default()), 44);
 }
+
+#[test]
+fn integers_of_sixteen_bytes_are_no_parameters() {
+    let text = "#include \"vmlinux.h\"\n#include <bpf/bpf_tracing.h>\n\
+                const volatile __int128 wide = 1;\nconst volatile unsigned __int128 wider = 2;\nconst volatile u8 narrow = 3;\n\
+                u32 t_cwnd(struct sock *sk) { return wide + wider + narrow; }\nvoid t_avoid(struct sock *sk, u32 ack, u32 acked) {}\n\
+                struct tcp_congestion_ops t = { .ssthresh = t_cwnd, .undo_cwnd = t_cwnd, .cong_avoid = t_avoid };";
+    let source = Source::File { path: PathBuf::from("t.bpf.c"), text: text.to_owned() };
+    let names: Vec<String> = source.parameters().unwrap().into_iter().map(|p| p.name).collect();
+    assert_eq!(names, ["narrow"]);
+}
+
+#[test]
+fn structures_of_a_files_own_are_refused() {
+    let text = "typedef unsigned int u32;\nstruct sock { int a; };\nstruct tcp_sock { int a, b; };\n\
+                struct tcp_congestion_ops { u32 (*ssthresh)(struct sock *); u32 (*undo_cwnd)(struct sock *);\n\
+                void (*cong_avoid)(struct sock *, u32, u32); char name[16]; };\n\
+                u32 t_cwnd(struct sock *sk) { return ((struct tcp_sock *)sk)->b; }\nvoid t_avoid(struct sock *sk, u32 ack, u32 acked) {}\n\
+                struct tcp_congestion_ops t = { .ssthresh = t_cwnd, .undo_cwnd = t_cwnd, .cong_avoid = t_avoid };";
+    let source = Source::File { path: PathBuf::from("t.bpf.c"), text: text.to_owned() };
+    let told = build(&source).unwrap_err().to_string();
+    assert!(
+        told.contains("t.bpf.c:4: struct tcp_congestion_ops is not the one of longfat's vmlinux.h"),
+        "{told}"
+    );
+    assert!(told.contains("t.bpf.c:3: struct tcp_sock"), "{told}");
+}
+
+#[test]
+fn what_never_ends_or_is_far_too_large_is_not_read() {
+    let told = |path: &Path| Source::file(path).unwrap_err().to_string();
+    assert!(told(Path::new("/dev/zero")).contains("/dev/zero: it is no file"));
+    let folder = tempfile::tempdir().unwrap();
+    assert!(told(folder.path()).contains("it is no file"));
+    let large = folder.path().join("large.bpf.c");
+    std::fs::File::create(&large).unwrap().set_len(100_000_000).unwrap();
+    assert!(told(&large).contains("more than 4 MB"));
+}

@@ -196,6 +196,41 @@ fn a_files_congestion_controls_are_all_registered_and_its_own_is_the_main_one() 
 }
 
 #[test]
+fn each_of_a_files_congestion_controls_is_found_by_what_the_file_calls_it() {
+    if !able() {
+        return;
+    }
+    // Names of which one begins as the other does, and which look like generated ones.
+    let tail = std::process::id() % 10_000;
+    let (long, short) = (format!("n{tail}_x"), format!("n{tail}"));
+    let source = file("several.bpf.c", &(half("several", "") + &half(&long, "") + &half(&short, "")));
+    let (first, second) = (
+        kernel::load(&source, &Values::new(), None).unwrap(),
+        kernel::load(&source, &Values::new(), None).unwrap(),
+    );
+    for loaded in [&first, &second] {
+        assert_eq!(loaded.named("several"), Some(&*loaded.names()[0]));
+        assert_eq!(loaded.named(&long), Some(&*loaded.names()[1]));
+        assert_eq!(loaded.named(&short), Some(&*loaded.names()[2]));
+        assert_eq!(loaded.named("n"), None);
+    }
+    assert_ne!(first.names()[2], second.names()[2]);
+}
+
+#[test]
+fn two_of_one_name_in_a_file_are_told_of_and_told_apart_where_names_are_generated() {
+    if !able() {
+        return;
+    }
+    let same = half("one", "") + &half("other", "").replace(".name = \"other\"", ".name = \"one\"");
+    let source = file("one.bpf.c", &same);
+    let told = kernel::load_named(&source, &Values::new(), Name::OfTheFile).unwrap_err().to_string();
+    assert!(told.contains("one has two of this name"), "{told}");
+    let loaded = kernel::load(&source, &Values::new(), None).unwrap();
+    assert_ne!(loaded.names()[0], loaded.names()[1]);
+}
+
+#[test]
 fn two_sets_of_parameters_are_two_registrations() {
     if !able() {
         return;
@@ -251,6 +286,16 @@ fn what_the_verifier_refuses_is_told_with_the_line() {
     assert!(told.contains("dir/forbidden.bpf.c:10: in forbidden_init"), "{told}");
     assert!(told.contains("srtt_us = 5;"), "{told}");
     assert!(told.lines().count() <= 3, "{told}");
+    let told = kernel::load(
+        &file(
+            "endless.bpf.c",
+            &half("endless", "\tfor (;;)\n\t\tif (tcp_sk(sk)->snd_cwnd == ~0U)\n\t\t\tbreak;"),
+        ),
+        &Values::new(),
+        None,
+    );
+    let told = told.unwrap_err().to_string();
+    assert!(told.contains("infinite loop detected"), "{told}");
     let source = file(
         "absent.bpf.c",
         &("extern void no_such_function(struct sock *sk) __ksym;\n".to_owned()

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use cc::{
     Algorithm, Source, SourceError, Value, Values,
-    kernel::{self, Name, pins},
+    kernel::{self, Name, pins, pins::Pinned},
     native::BuildError,
 };
 use clap::{Args, Subcommand};
@@ -173,8 +173,12 @@ fn unload(args: &UnloadArgs, json: bool) -> anyhow::Result<()> {
     {
         return Err(Exit::Missing(missing.to_string()).into());
     }
-    let removed = wanted.iter().map(|name| pins::unpin(name).map_err(|e| not_loaded(&e)));
-    let removed = removed.collect::<anyhow::Result<Vec<_>>>()?;
+    let removed = wanted.iter().map(|name| match pins::unpin(name) {
+        // Somebody else has removed it meanwhile: all the same.
+        Err(kernel::Error::NotLoaded { .. }) if args.all => Ok(None),
+        result => result.map(Some).map_err(|e| not_loaded(&e)),
+    });
+    let removed: Vec<Pinned> = removed.filter_map(Result::transpose).collect::<anyhow::Result<_>>()?;
     let names: Vec<&str> = removed.iter().flat_map(|p| &p.names).map(String::as_str).collect();
     if json {
         return output::json(&json!({ "schema": SCHEMA, "removed": names }));

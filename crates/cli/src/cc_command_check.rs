@@ -63,8 +63,16 @@ impl State {
 /// Tries and tells. Exit code 4 where the machine cannot try everything, 1 where something failed.
 pub fn run(args: &SourceArgs, json: bool) -> anyhow::Result<()> {
     let (source, values) = (args.source()?, args.values()?);
-    let mut steps = kernel_steps(&source, &values);
-    steps.extend(native_steps(&source, args));
+    // A mistake in a parameter is the user's, not the algorithm's. Where it does not even compile, the steps say so.
+    if !values.is_empty()
+        && let Ok(known) = source.parameters()
+    {
+        cc::encode(source.name(), &known, &values).map_err(|error| Exit::BadInput(error.to_string()))?;
+    }
+    // What goes wrong in this process only ends it: first here, then in the kernel.
+    let natively = native_steps(&source, args);
+    let mut steps = kernel_steps(&source, &values, &natively);
+    steps.extend(natively);
     let worst = |state| steps.iter().any(|s| s.state == state);
     let passed = !worst(State::Failed) && !worst(State::Missing);
     if json {
@@ -100,7 +108,12 @@ fn failed(name: &'static str, error: &anyhow::Error) -> Step {
     Step { name, state, found: crate::exit::chain(error), details: Value::Null }
 }
 
-fn kernel_steps(source: &Source, values: &Values) -> Vec<Step> {
+/// The kernel's own functions do not check what they are given: a window of 0 packets, or a `w` of 0 for
+/// tcp_cong_avoid_ai, divides by zero in them and may stop the machine. The verifier does not see that; a run
+/// natively does.
+const TOO_DANGEROUS: &str = "not tried: what goes wrong natively could stop the machine here";
+
+fn kernel_steps(source: &Source, values: &Values, natively: &[Step]) -> Vec<Step> {
     let mut steps = Vec::new();
     match kernel::compile(source) {
         Ok(object) => {
@@ -117,6 +130,10 @@ fn kernel_steps(source: &Source, values: &Values) -> Vec<Step> {
         }
     };
     steps.push(verified(&programs));
+    if natively.iter().any(|step| step.name == RUN_NATIVELY && step.state == State::Failed) {
+        steps.push(failed(RUN_IN_KERNEL, &Exit::Failed(TOO_DANGEROUS.into()).into()));
+        return steps;
+    }
     let tried = Measuring::begin().and_then(|measuring| {
         let trial = loaded.try_out(loaded.name(), TRIAL)?;
         let calls = loaded.calls()?;
@@ -124,7 +141,7 @@ fn kernel_steps(source: &Source, values: &Values) -> Vec<Step> {
         Ok((trial, calls))
     });
     steps.push(match tried {
-        Err(error) => failed("run in kernel", &failure(&error)),
+        Err(error) => failed(RUN_IN_KERNEL, &failure(&error)),
         Ok((trial, calls)) => {
             let ran: Vec<&Calls> = calls.iter().filter(|c| c.calls > 0).collect();
             let lines = ran.iter().map(|c| {
@@ -137,7 +154,7 @@ fn kernel_steps(source: &Source, values: &Values) -> Vec<Step> {
                 .map(|c| json!({ "program": c.program, "calls": c.calls, "ns_a_call": c.ns_a_call() }))
                 .collect();
             ok(
-                "run in kernel",
+                RUN_IN_KERNEL,
                 std::iter::once(head).chain(lines).collect::<Vec<_>>().join("\n"),
                 json!({ "bytes": trial.bytes, "seconds": trial.took.as_secs_f64(), "programs": details }),
             )
@@ -169,6 +186,7 @@ fn native_steps(source: &Source, args: &SourceArgs) -> Vec<Step> {
     }
 }
 
+const RUN_IN_KERNEL: &str = "run in kernel";
 const RUN_NATIVELY: &str = "run natively";
 
 /// The trial in a process of its own: no verifier has looked at the native form, which may crash or never end.
@@ -178,7 +196,8 @@ fn trial_apart(args: &SourceArgs) -> anyhow::Result<Step> {
     command
         .args(["cc", "trial"])
         .args(args.words())
-        .stdin(Stdio::null())
+        // Never written to: it ends when this process does.
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().context("cannot start a process for the trial")?;
@@ -201,8 +220,10 @@ fn trial_apart(args: &SourceArgs) -> anyhow::Result<Step> {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(Exit::Failed(said.trim().trim_start_matches("longfat: ").into()).into());
     }
-    let details: Value = serde_json::from_slice(&output.stdout).context("the trial said something else")?;
-    let found = details["found"].as_str().unwrap_or_default().to_string();
+    let mut details: Value =
+        serde_json::from_slice(&output.stdout).context("the trial said something else")?;
+    let found = details.as_object_mut().and_then(|all| all.remove("found"));
+    let found = found.as_ref().and_then(Value::as_str).unwrap_or_default().to_string();
     Ok(ok(RUN_NATIVELY, found, details))
 }
 
@@ -210,8 +231,23 @@ const SIGKILL: i32 = 9;
 
 /// The process of the trial: prints what it found as JSON.
 pub fn trial(args: &SourceArgs) -> anyhow::Result<()> {
-    let library = Library::open(&args.source()?, &args.values()?).map_err(library_failure)?;
+    let source = args.source()?;
+    // The compiler ends by itself, and its folder is to be removed; what it built may not end.
+    cc::native::build(&source).map_err(|e| build_failure(&e))?;
+    end_with_input();
+    let library = Library::open(&source, &args.values()?).map_err(library_failure)?;
     output::json(&native_trial(library.controller(None).map_err(library_failure)?)?)
+}
+
+/// Ends this process when its input does: nobody waits for the trial any more, which may never end by itself.
+fn end_with_input() {
+    std::thread::spawn(|| {
+        let ended = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        // At once: a user's constructor that never ends would hold up an orderly exit.
+        if ended.is_ok() {
+            std::process::abort();
+        }
+    });
 }
 
 /// Slow start into the queue of 100 Mb/s x 20 ms, a timeout, and on from there; then what one ACK costs.

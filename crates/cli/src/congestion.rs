@@ -12,6 +12,8 @@ use crate::{cc_command, exit::Exit, lab_engine, open};
 const FROM_KERNEL: &str = "kernel";
 /// Where the program's own came from.
 pub const FROM_US: &str = "longfat";
+/// Where it came from that `longfat cc load` put into the kernel before.
+const LOADED: &str = "longfat cc load";
 
 /// Finds what no scenario can know: algorithms that the program has not, and parameters that an algorithm has not.
 ///
@@ -51,6 +53,9 @@ pub fn check(
             Err(SourceError::Build(BuildError::NoCompiler)) => {
                 return Err(Exit::Missing(BuildError::NoCompiler.to_string()).into());
             }
+            // The kernel may have what the simulator has not; the simulator says so itself.
+            Err(SourceError::Build(BuildError::Refused { .. }))
+                if cc.set().is_empty() && kernel::compile(&source).is_ok() => {}
             Err(error) => {
                 let help = format!("`longfat cc check {}` says more", source.name());
                 mistakes.push(mistake(None, error.to_string(), help));
@@ -95,10 +100,17 @@ pub fn register(scenario: &Scenario, path: &Path) -> anyhow::Result<Registered> 
     for (flow, cc) in asked(scenario) {
         let (name, from) = match cc {
             Cc::Named(name) if lab::has_congestion_control(name).map_err(lab_engine::failure)? => {
-                (name.clone(), FROM_KERNEL)
+                let from = if is_loaded(name) { LOADED } else { FROM_KERNEL };
+                (name.clone(), from)
             }
-            // Nobody has it: the lab says so, and what there is.
-            Cc::Named(name) if source(cc, path).is_none() => (name.clone(), FROM_KERNEL),
+            Cc::Named(name) if source(cc, path).is_none() => {
+                return Err(Exit::Missing(format!(
+                    "flow {}: neither this kernel nor longfat has a congestion control \"{name}\"; `longfat cc list` tells \
+                     what there is",
+                    flow.name
+                ))
+                .into());
+            }
             Cc::File { path: file, .. } => (all.register(cc, path)?, file.as_str()),
             Cc::Named(name) => {
                 let own = Cc::Own { name: name.clone(), set: CcValues::new() };
@@ -133,24 +145,17 @@ impl Registered {
             anyhow::bail!("longfat has no congestion control {:?}", cc.name());
         };
         let registration = kernel::load(&source, &values(cc), None).map_err(|e| cc_command::failure(&e))?;
-        let name = kernel_name(cc, registration.names());
+        let name = kernel_name(cc, &registration)?;
         self.registrations.push((cc.clone(), name.clone(), registration));
         Ok(name)
     }
 }
 
-/// Which of a registration's names is meant. The first is the file's main algorithm; others have the file's names, with
-/// a tail where these were taken.
-fn kernel_name(cc: &Cc, names: &[String]) -> String {
-    let others = names.get(1..).unwrap_or_default();
-    let is = |name: &String, wanted: &str| {
-        name == wanted || name.rsplit_once('_').is_some_and(|(stem, _)| wanted.starts_with(stem))
-    };
-    let chosen = match cc {
-        Cc::File { name: Some(wanted), .. } => others.iter().find(|name| is(name, wanted)),
-        _ => None,
-    };
-    chosen.or(names.first()).cloned().unwrap_or_default()
+/// Which of a registration's names is meant: where the file has several algorithms, the scenario may say which.
+fn kernel_name(cc: &Cc, registration: &kernel::Registration) -> anyhow::Result<String> {
+    let Cc::File { path, name: Some(wanted), .. } = cc else { return Ok(registration.name().into()) };
+    let found = registration.named(wanted).map(Into::into);
+    found.ok_or_else(|| Exit::BadInput(format!("{path} has no congestion control named {wanted:?}")).into())
 }
 
 /// The parameters as the summary has them.
@@ -169,6 +174,12 @@ fn asked(scenario: &Scenario) -> impl Iterator<Item = (&Flow, &Cc)> {
         Kind::Tcp(tcp) => Some((flow, tcp.cc.as_ref()?)),
         Kind::Ping(_) => None,
     })
+}
+
+/// Whether `longfat cc load` has loaded it. Who may not look is told that it is the kernel's.
+fn is_loaded(name: &str) -> bool {
+    let pinned = kernel::pins::pinned().unwrap_or_default();
+    pinned.iter().flat_map(|p| &p.names).any(|known| known == name)
 }
 
 /// The C file of `cc`; `None` where the program has none of that name. `path` is the scenario's.

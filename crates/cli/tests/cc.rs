@@ -5,7 +5,10 @@
 
 mod common;
 
-use std::process::Command;
+use std::{
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
 
 use common::{Place, Ran, binary, is_root};
 
@@ -183,6 +186,7 @@ fn a_check_tries_both_forms() {
     assert!(avoid["calls"].as_u64().unwrap() > 100 && avoid["ns_a_call"].as_f64().unwrap() > 0.0, "{check}");
     assert_eq!(step("native build")["state"], "ok");
     let native = &step("run natively")["details"];
+    assert!(native["found"].is_null(), "said once: {check}");
     assert!(
         native["cwnd_segs"].as_u64().unwrap() > 1 && native["lost_segs"].as_u64().unwrap() > 0,
         "{check}"
@@ -235,6 +239,9 @@ fn bad_input_is_exit_code_2() {
     refused(&["cc", "load", "reno", "--as", "sixteen_letters_"], "16 characters");
     refused(&["cc", "load", "reno", "a"], "PARAMETER=VALUE");
     refused(&["cc", "unload"], "--all");
+    // Told once, and not as a failure of the verifier's.
+    refused(&["cc", "check", "reno", "z=1"], "longfat: reno has no parameter z");
+    refused(&["cc", "check", "griddt", "a=-1"], "longfat: a = -1: must be from 0 to");
     if able() {
         refused(&["cc", "load", "my.bpf.c", "alpha=1"], "beta");
         refused(&["cc", "load", "my.bpf.c", "beta=-1"], "beta");
@@ -278,4 +285,94 @@ fn without_privilege_or_type_information_it_is_exit_code_4_and_the_simulator_is_
     let ran = alone(&place, "", "LONGFAT_CLANG=/bin/false $L cc build ./my.bpf.c");
     assert!(ran.code == 4 && ran.stderr.contains("clang-16"), "{ran:?}");
     assert!(place.path("my.so").exists(), "the simulator's form needs any compiler only");
+}
+
+#[test]
+fn a_bpf_file_system_that_cannot_be_written_is_left_alone() {
+    if !able() {
+        return;
+    }
+    let place = Place::new("");
+    let name = format!("ro{}", std::process::id());
+    let prepare = format!("{BPFFS}; mount -o remount,ro,bind /sys/fs/bpf");
+    let script = format!(
+        "$L cc load reno --as {name}\n[ -e /run/longfat/bpf/longfat/{name} ]\n$L cc unload {name}\n[ ! -e /run/longfat/bpf ]"
+    );
+    let ran = alone(&place, &prepare, &script);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+#[test]
+fn too_few_descriptors_are_no_fault_of_the_program() {
+    if !able() {
+        return;
+    }
+    let place = Place::new("");
+    for descriptors in [8, 10, 12] {
+        let script = format!("ulimit -n {descriptors}\n$L cc load reno --as few{}", std::process::id());
+        let ran = alone(&place, NO_BPFFS, &script);
+        assert_eq!(ran.code, 1, "{descriptors}: {ran:?}");
+        assert!(!ran.stderr.contains("the kernel refuses"), "{descriptors}: {ran:?}");
+    }
+}
+
+/// The processes that a process has started.
+fn children(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// Whether it is there and runs (one that nobody waits for stays as a zombie).
+fn runs(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| !s.contains(") Z "))
+}
+
+#[test]
+fn a_trial_that_never_ends_ends_with_the_check() {
+    let place = place("for (volatile int i = 0;; i = i + 1) { }");
+    if place.run(&["cc", "build", "my.bpf.c"]).code != 0 {
+        eprintln!("skipped: no compiler");
+        return;
+    }
+    let mut check = place.longfat(&["cc", "check", "my.bpf.c"]);
+    let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    let until = |what: &mut dyn FnMut() -> bool| {
+        while !what() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let mut trial = None;
+    let is_trial = |pid: &u32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|words| words.windows(6).any(|w| w == b"trial\0"))
+    };
+    until(&mut || {
+        trial = children(check.id()).into_iter().find(is_trial);
+        trial.is_some()
+    });
+    let trial = trial.unwrap();
+    check.kill().unwrap();
+    check.wait().unwrap();
+    until(&mut || !runs(trial));
+}
+
+#[test]
+fn what_fails_natively_is_not_tried_in_the_kernel() {
+    if !able() {
+        return;
+    }
+    // In eBPF the result is 0, so that this test harms nobody; in the kernel's own functions it would not be.
+    let place = place("volatile __u32 none = 0;\n\ttcp_sk(sk)->snd_cwnd += 10 / none;");
+    let ran = place.run(&["cc", "check", "my.bpf.c"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("it crashed (signal 8)"), "{ran:?}");
+    assert!(ran.stdout.contains("not tried: what goes wrong natively could stop the machine"), "{ran:?}");
+    assert!(ran.stdout.contains("instructions followed"), "the verifier was asked: {ran:?}");
+    // A constructor is a section that libbpf skips, and says so to whom it was not asked to.
+    let constructor = "__attribute__((constructor)) static void first(void) { }\n";
+    std::fs::write(place.path("my.bpf.c"), user_file("") + constructor).unwrap();
+    let ran = place.run(&["cc", "check", "my.bpf.c"]);
+    assert!(ran.code == 0 && !ran.stderr.contains("libbpf"), "{ran:?}");
 }

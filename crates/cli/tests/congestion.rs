@@ -131,6 +131,32 @@ fn mistakes_show_their_line_before_anything_runs() {
     }
 }
 
+#[test]
+fn a_name_that_nobody_has_is_told_with_what_there_is() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&small("\"cubci\""));
+    let ran = place.run(&["run", "s.toml"]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    let wanted =
+        "neither this kernel nor longfat has a congestion control \"cubci\"; `longfat cc list` tells";
+    assert!(ran.stderr.contains("flow bulk: ") && ran.stderr.contains(wanted), "{}", ran.stderr);
+}
+
+#[test]
+fn what_was_loaded_before_is_not_called_the_kernels() {
+    if !can_load() {
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let name = format!("w{}", std::process::id());
+    let place = Place::new(&small(&format!("\"{name}\"")));
+    assert_eq!(place.run(&["cc", "load", "griddt", "a=7", "--as", &name]).code, 0);
+    let ran = place.run(&["run", "s.toml", "--json"]);
+    assert_eq!(place.run(&["cc", "unload", &name]).code, 0);
+    let flow = &ran.json()["runs"][0]["flows"][0];
+    assert_eq!((&flow["cc"], &flow["cc_from"]), (&name.as_str().into(), &"longfat cc load".into()));
+}
+
 /// A user namespace of one's own has every privilege but that of loading programs into the kernel.
 #[test]
 fn without_privilege_it_says_what_is_missing_and_ends_with_4() {
@@ -198,4 +224,32 @@ fn a_file_does_what_the_kernels_own_does() {
             ratio("mean_cwnd_bytes")
         );
     }
+}
+
+/// A map of which the simulator knows nothing.
+const RING: &str =
+    "struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); } ring SEC(\".maps\");\n";
+
+#[test]
+fn what_only_the_kernel_can_do_runs_in_the_lab() {
+    if !can_load() {
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(&small("{ file = \"f.bpf.c\" }"));
+    std::fs::write(place.path("f.bpf.c"), FILE.to_owned() + RING).unwrap();
+    let ran = place.run(&["run", "s.toml", "--json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.json()["runs"][0]["flows"][0]["cc_kernel_name"].as_str().unwrap().starts_with("f_"));
+}
+
+#[test]
+fn an_algorithm_that_a_file_has_not_is_bad_input() {
+    if !can_load() {
+        return;
+    }
+    let place = Place::new(&small("{ file = \"f.bpf.c\", name = \"g\" }"));
+    std::fs::write(place.path("f.bpf.c"), FILE).unwrap();
+    let ran = place.run(&["run", "s.toml"]);
+    assert!(ran.code == 2 && ran.stderr.contains("f.bpf.c has no congestion control named \"g\""), "{ran:?}");
 }

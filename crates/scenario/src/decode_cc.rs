@@ -143,6 +143,11 @@ fn put(entry: &Entry, set: &mut CcValues, problems: &mut Problems) {
         },
         Value::Float(number) if number.is_finite() => CcValue::Decimal(*number),
         Value::Boolean(yes) => CcValue::Boolean(*yes),
+        Value::Float(number) => {
+            let message = format!("\"{key}\" cannot be {number}");
+            problems.add_help(entry.node.span, message, format!("write for example {key} = 7"));
+            return;
+        }
         _ => {
             let message =
                 format!("the parameter \"{key}\" is a number or a boolean, not {}", entry.node.kind());

@@ -156,7 +156,7 @@ fn cc(cc: &Cc) -> String {
         Cc::File { path, text, name, .. } => {
             fields.push(format!("file = {}", quote(path)));
             fields.extend(name.as_ref().map(|name| format!("name = {}", quote(name))));
-            fields.push(format!("text = {}", quote(text)));
+            fields.push(format!("text = {}", quote_lines(text)));
         }
     }
     if !cc.set().is_empty() {
@@ -189,4 +189,29 @@ pub(crate) fn quote(value: impl std::fmt::Display) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// A TOML string over as many lines as the text has, so that people can read it.
+fn quote_lines(text: &str) -> String {
+    let mut quoted = String::from("\"\"\"\n");
+    let mut quotes = 0;
+    for c in text.chars() {
+        quotes = if c == '"' { quotes + 1 } else { 0 };
+        match c {
+            '\\' => quoted.push_str("\\\\"),
+            // Three in a row would end the string.
+            '"' if quotes % 3 == 0 => quoted.push_str("\\\""),
+            '\n' | '\t' => quoted.push(c),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    // Nor may it end in one.
+    if quotes % 3 != 0 {
+        quoted.pop();
+        quoted.push_str("\\\"");
+    }
+    quoted + "\"\"\""
 }

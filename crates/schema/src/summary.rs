@@ -92,7 +92,8 @@ pub struct FlowSummary {
     /// What the kernel calls it: another name where the program registered it for this run.
     #[serde(default)]
     pub cc_kernel_name: Option<String>,
-    /// Where it came from: `kernel`, `longfat`, or the C file as the scenario names it.
+    /// Where it came from: `kernel`, `longfat`, `longfat cc load` (somebody loaded it before the run), or the C file as the
+    /// scenario names it.
     #[serde(default)]
     pub cc_from: Option<String>,
     /// Application bytes received over the flow's time, as a rate.

@@ -24,6 +24,14 @@ pub struct Comparison {
 pub struct FlowComparison {
     /// The flow's name.
     pub name: String,
+    /// The congestion control of the first run with its parameters, as in `griddt a=7`.
+    pub cc_a: Option<String>,
+    /// Of the second run.
+    pub cc_b: Option<String>,
+    /// Where that of the first run came from: `kernel`, `longfat`, or a file.
+    pub cc_from_a: Option<String>,
+    /// Where that of the second run came from.
+    pub cc_from_b: Option<String>,
     /// The verdict of the first run, by name.
     pub verdict_a: Option<&'static str>,
     /// The verdict of the second run, by name.
@@ -47,7 +55,7 @@ pub struct MetricComparison {
 
 type Field = (&'static str, fn(&FlowSummary) -> Option<f64>);
 
-const FIELDS: [Field; 14] = [
+const FIELDS: [Field; 15] = [
     ("goodput_bps", |flow| flow.goodput_bps),
     ("steady_goodput_bps", |flow| flow.steady_goodput_bps),
     ("steady_from_s", |flow| flow.steady_from_s),
@@ -59,6 +67,7 @@ const FIELDS: [Field; 14] = [
     ("mean_rtt_us", |flow| flow.mean_rtt_us),
     ("max_rtt_us", |flow| flow.max_rtt_us),
     ("max_cwnd_bytes", |flow| flow.max_cwnd_bytes.map(float)),
+    ("mean_cwnd_bytes", |flow| flow.mean_cwnd_bytes.map(float)),
     ("max_rcv_wnd_bytes", |flow| flow.max_rcv_wnd_bytes.map(float)),
     ("binding_window_bytes", |flow| flow.binding_window_bytes.map(float)),
     ("wire_limit_bps", |flow| flow.wire_limit_bps),
@@ -91,6 +100,10 @@ fn compare_flow(name: &str, a: Option<&FlowSummary>, b: Option<&FlowSummary>) ->
     let verdict = |flow: Option<&FlowSummary>| flow.and_then(|flow| flow.verdict).map(|cause| cause.name());
     FlowComparison {
         name: name.to_owned(),
+        cc_a: a.and_then(FlowSummary::cc_label),
+        cc_b: b.and_then(FlowSummary::cc_label),
+        cc_from_a: a.and_then(|flow| flow.cc_from.clone()),
+        cc_from_b: b.and_then(|flow| flow.cc_from.clone()),
         verdict_a: verdict(a),
         verdict_b: verdict(b),
         metrics: metrics.collect(),

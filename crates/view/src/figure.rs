@@ -5,9 +5,10 @@
 
 use schema::Cause;
 
-use crate::label::{ccs_differ, run_labels};
+use crate::label::{CcNames, run_labels};
 use crate::loaded::LoadedRun;
 use crate::metric::{Companion, Metric};
+use crate::number;
 use crate::plot::Reference;
 use crate::series::{Point, decimate, range, smooth, smoothing_s};
 
@@ -17,6 +18,8 @@ const BUCKETS: usize = 700;
 const CLOSE_S: f64 = 1.0;
 /// Link directions in a panel, the fullest first.
 const LINKS_MAX: usize = 4;
+/// A companion this many times as high as the highest curve of the metric itself would press that to the ground.
+const FAR: f64 = 2.0;
 /// Flows whose verdict is shown as a strip.
 const STRIPS_MAX: usize = 6;
 
@@ -37,6 +40,8 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<Point>,
     /// The samples behind an averaged curve.
     pub(crate) raw: Vec<Point>,
+    /// Whether the axis leaves it out, so that it runs out of the panel at the top.
+    pub(crate) may_leave: bool,
 }
 
 /// One panel.
@@ -104,16 +109,23 @@ impl<'a> Figure<'a> {
         figure
     }
 
-    /// Says in the legend of one run which flow has which congestion control, where they differ.
+    /// Says in the legend which flow has which congestion control: in a picture of one run where they differ, of several
+    /// where the runs have one flow.
     fn name_ccs(&mut self) {
-        let [run] = self.runs else { return };
-        if !ccs_differ(run.run.flows.iter()) {
+        let ccs = CcNames::of(self.runs.iter().flat_map(|run| &run.run.flows));
+        if !ccs.are_told() {
             return;
         }
-        for (name, _) in &mut self.legend {
-            let flow = run.run.flows.iter().find(|flow| flow.name == *name);
-            if let Some(cc) = flow.and_then(|flow| flow.cc_label()) {
-                name.push_str(&format!(" ({cc})"));
+        for (index, (name, _)) in self.legend.iter_mut().enumerate() {
+            let flow = match self.runs {
+                [run] => run.run.flows.iter().find(|flow| flow.name == *name),
+                runs => match runs[index].run.flows.as_slice() {
+                    [flow] => Some(flow),
+                    _ => None,
+                },
+            };
+            if let Some(cc) = flow.and_then(|flow| ccs.name(flow)).filter(|cc| cc != name) {
+                name.push_str(&format!(": {cc}"));
             }
         }
     }
@@ -135,7 +147,13 @@ impl<'a> Figure<'a> {
                         .filter(|(_, y)| y.is_some())
                         .collect();
                     largest = points.iter().map(|p| p.0).fold(largest, f64::max);
-                    panel.curves.push(Curve { colour, stroke: Stroke::Marks, points, raw: Vec::new() });
+                    panel.curves.push(Curve {
+                        colour,
+                        stroke: Stroke::Marks,
+                        points,
+                        raw: Vec::new(),
+                        may_leave: false,
+                    });
                 }
             }
             panel.note = match panel.curves.iter().all(|c| c.points.is_empty()) {
@@ -155,6 +173,11 @@ impl<'a> Figure<'a> {
             self.runs.iter().map(|run| curves_of(run, metric)).collect();
         let names: Vec<String> = unique(of_runs.iter().flatten().map(|(name, _)| name.clone()));
         let companions = if !several_runs || names.len() == 1 { metric.companions } else { &[] };
+        let top = |curves: &Vec<(String, Vec<Point>)>| {
+            curves.iter().filter_map(|(_, points)| Some(range(points)?.1)).fold(0.0, f64::max)
+        };
+        let height = FAR * of_runs.iter().map(top).fold(0.0, f64::max);
+        let mut far: Vec<(&str, f64)> = Vec::new();
         for (run_index, (run, curves)) in self.runs.iter().zip(of_runs).enumerate() {
             for (name, points) in curves {
                 let colour = if several_runs { run_index } else { self.legend_colour(&name) };
@@ -165,9 +188,16 @@ impl<'a> Figure<'a> {
                 self.add_curve(&mut panel, colour, stroke, &points);
                 for (companion, stroke) in companions.iter().zip([Stroke::Dashed, Stroke::Dotted]) {
                     let points = companion_points(run, &name, companion);
-                    if range(&points).is_some() {
+                    if let Some((_, top)) = range(&points) {
                         let points = decimate(&points, self.end_s, BUCKETS);
-                        panel.curves.push(Curve { colour, stroke, points, raw: Vec::new() });
+                        let may_leave = top > height && height > 0.0;
+                        if may_leave {
+                            match far.iter_mut().find(|(name, _)| *name == companion.name) {
+                                Some((_, known)) => *known = known.max(top),
+                                None => far.push((companion.name, top)),
+                            }
+                        }
+                        panel.curves.push(Curve { colour, stroke, points, raw: Vec::new(), may_leave });
                         add_unique(&mut panel.strokes, &metric.title.to_lowercase(), Stroke::Solid);
                         add_unique(&mut panel.strokes, companion.name, stroke);
                     }
@@ -178,6 +208,9 @@ impl<'a> Figure<'a> {
             panel.note = "no samples in this record".to_owned();
         } else if panel.curves.iter().all(|curve| range(&curve.points) == Some((0.0, 0.0))) {
             panel.note = "0 all the time".to_owned();
+        } else if !far.is_empty() {
+            let far = far.iter().map(|(name, top)| format!("{name} far above, to {}", number::bytes(*top)));
+            panel.note = far.collect::<Vec<_>>().join("; ");
         }
         panel
     }
@@ -189,11 +222,11 @@ impl<'a> Figure<'a> {
         // Who looks at a short while wants to see what happened in it.
         let is_close = self.span_s < CLOSE_S;
         if is_close || !panel.metric.is_smoothed() || !is_denser_than(points, window_s) {
-            panel.curves.push(Curve { colour, stroke, points: drawn, raw: Vec::new() });
+            panel.curves.push(Curve { colour, stroke, points: drawn, raw: Vec::new(), may_leave: false });
             return;
         }
         let points = decimate(&smooth(points, window_s), self.end_s, BUCKETS);
-        panel.curves.push(Curve { colour, stroke, points, raw: drawn });
+        panel.curves.push(Curve { colour, stroke, points, raw: drawn, may_leave: false });
         panel.note = format!("mean over {}, samples faint", short_time(window_s));
     }
 

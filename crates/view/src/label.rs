@@ -30,10 +30,41 @@ pub(crate) fn detailed(run: &RunSummary) -> String {
     label
 }
 
-/// True where not all flows have the same congestion control, parameters included: then each is named.
-pub(crate) fn ccs_differ<'a>(flows: impl Iterator<Item = &'a FlowSummary>) -> bool {
-    let known: BTreeSet<String> = flows.filter_map(FlowSummary::cc_label).collect();
-    known.len() > 1
+/// The congestion controls of flows that are shown together, parameters included.
+pub(crate) struct CcNames {
+    /// Each with where it came from, where that is known.
+    known: BTreeSet<(String, Option<String>)>,
+    are_plain: bool,
+}
+
+impl CcNames {
+    pub(crate) fn of<'a>(flows: impl Iterator<Item = &'a FlowSummary>) -> Self {
+        let mut names = CcNames { known: BTreeSet::new(), are_plain: true };
+        for flow in flows {
+            names.are_plain &= flow.cc_set.is_empty();
+            names.known.extend(flow.cc_label().map(|label| (label, flow.cc_from.clone())));
+        }
+        names
+    }
+
+    /// Whether they are worth a word: flows differ in them, or have parameters.
+    pub(crate) fn are_told(&self) -> bool {
+        let labels: BTreeSet<&String> = self.known.iter().map(|(label, _)| label).collect();
+        labels.len() > 1 || !self.are_plain || labels.iter().any(|label| self.sources(label) > 1)
+    }
+
+    /// What to call a flow's: `griddt a=7`; `cubic (kernel)` beside a `cubic (longfat)`.
+    pub(crate) fn name(&self, flow: &FlowSummary) -> Option<String> {
+        let label = flow.cc_label()?;
+        Some(match &flow.cc_from {
+            Some(from) if self.sources(&label) > 1 => format!("{label} ({from})"),
+            _ => label,
+        })
+    }
+
+    fn sources(&self, label: &str) -> usize {
+        self.known.iter().filter(|(known, from)| known == label && from.is_some()).count()
+    }
 }
 
 /// Jain's index of a run, for people; `None` where fewer than two TCP flows share anything. The model takes each flow
@@ -65,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_controls_are_named_where_they_differ() {
+    fn congestion_controls_are_named_where_they_differ_or_have_parameters() {
         let flow = |a: Option<i64>| FlowSummary {
             kind: "tcp".into(),
             cc: Some("griddt".into()),
@@ -74,7 +105,14 @@ mod tests {
         };
         let (one, seven) = (flow(None), flow(Some(7)));
         assert_eq!(seven.cc_label().unwrap(), "griddt a=7");
-        assert!(ccs_differ([&one, &seven].into_iter()) && !ccs_differ([&one, &one].into_iter()));
+        let told = |flows: &[&FlowSummary]| CcNames::of(flows.iter().copied()).are_told();
+        assert!(told(&[&one, &seven]) && told(&[&seven]) && !told(&[&one, &one]));
+        let from = |from: &str| FlowSummary { cc_from: Some(from.into()), ..one.clone() };
+        let (kernel, ours) = (from("kernel"), from("longfat"));
+        let names = CcNames::of([&kernel, &ours].into_iter());
+        assert!(names.are_told() && !told(&[&ours, &ours]) && !told(&[&one, &ours]));
+        assert_eq!(names.name(&kernel).unwrap(), "griddt (kernel)");
+        assert_eq!(CcNames::of([&ours].into_iter()).name(&ours).unwrap(), "griddt");
         let mut alone = run("1", "lab", None, 1);
         (alone.fairness_jain, alone.flows) = (Some(1.0), vec![one.clone()]);
         assert_eq!(fairness(&alone), None);

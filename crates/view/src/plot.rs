@@ -231,10 +231,11 @@ fn draw_panel(
     bottom
 }
 
-/// The range of the curves (of averaged ones without their noise) and of the reference lines.
+/// The range of the curves (of averaged ones without their noise, and without those far above the others) and of the reference lines.
 fn value_axis(panel: &Panel<'_>, references: &[Reference], height: f64) -> Axis {
     let lines: Vec<Point> = references.iter().map(|line| (0.0, Some(line.value_bps))).collect();
-    let values = panel.curves.iter().flat_map(|curve| &curve.points).chain(&lines);
+    let shown = panel.curves.iter().filter(|curve| !curve.may_leave);
+    let values = shown.flat_map(|curve| &curve.points).chain(&lines);
     let (low, high) = range(values).unwrap_or((0.0, 0.0));
     // Only times, which can be far from 0 and hardly vary, get an axis that does not begin there.
     let low = if panel.metric.unit == Unit::Seconds { low } else { low.min(0.0) };

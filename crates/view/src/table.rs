@@ -4,7 +4,7 @@ use record::{Run, RunEntry};
 use schema::{Cause, FlowSummary, PublishedResult, RunSummary};
 
 use crate::compare::{Comparison, MetricComparison};
-use crate::label::{ccs_differ, fairness, run_labels};
+use crate::label::{CcNames, fairness, run_labels};
 use crate::{number, words};
 
 /// How a figure is printed.
@@ -92,6 +92,14 @@ pub fn compare(comparison: &Comparison) -> String {
             name.and_then(Cause::from_name).map_or(UNKNOWN, words::cause).to_owned()
         };
         rows.push(vec!["limited by".into(), verdict(flow.verdict_a), verdict(flow.verdict_b), String::new()]);
+        if flow.cc_a != flow.cc_b || flow.cc_from_a != flow.cc_from_b {
+            let cc = |name: &Option<String>, from: &Option<String>| match (name, from) {
+                (Some(name), Some(from)) if flow.cc_a == flow.cc_b => format!("{name} ({from})"),
+                (name, _) => name.clone().unwrap_or_else(|| UNKNOWN.into()),
+            };
+            let (a, b) = (cc(&flow.cc_a, &flow.cc_from_a), cc(&flow.cc_b, &flow.cc_from_b));
+            rows.push(vec!["congestion control".into(), a, b, String::new()]);
+        }
         for metric in &flow.metrics {
             let (name, print) = presentation(metric);
             rows.push(vec![
@@ -160,12 +168,12 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
         .into_iter()
         .filter(|c| flows.iter().any(|(_, f)| f.limited_steady.share(*c) > 0.0))
         .collect();
-    let differ = ccs_differ(flows.iter().map(|(_, flow)| *flow));
+    let ccs = CcNames::of(flows.iter().map(|(_, flow)| *flow));
     let mut header = texts(["RUN", "FLOW", "LIMITED BY", "GOODPUT"]);
     header.extend(causes.iter().map(|cause| words::cause(*cause).to_owned()));
     let mut right = vec![false, false, false];
     right.resize(header.len(), true);
-    if differ {
+    if ccs.are_told() {
         header.insert(2, "CC".to_owned());
         right.insert(2, false);
     }
@@ -178,8 +186,8 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
             or_unknown(flow.steady_goodput_bps.or(flow.goodput_bps), number::rate),
         ];
         row.extend(causes.iter().map(|cause| number::share(flow.limited_steady.share(*cause))));
-        if differ {
-            row.insert(2, flow.cc_label().unwrap_or_else(|| UNKNOWN.into()));
+        if ccs.are_told() {
+            row.insert(2, ccs.name(flow).unwrap_or_else(|| UNKNOWN.into()));
         }
         rows.push(row);
     }

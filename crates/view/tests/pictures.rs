@@ -99,6 +99,41 @@ fn several_runs_are_told_apart_by_colour_and_flows_by_stroke() {
 }
 
 #[test]
+fn a_receive_window_far_above_does_not_press_the_congestion_window_down() {
+    let mut run = synthetic::run("default", 1, 10.6e6);
+    run.flows.retain(|row| row.flow == "bulk");
+    for row in &mut run.flows {
+        (row.snd_mss_bytes, row.snd_cwnd_segs, row.snd_wnd_bytes) = (Some(1000), Some(100), Some(190_000));
+        row.snd_ssthresh_segs = None;
+    }
+    let near = texts(&plot(&[&run], &["cwnd"], &PlotOptions::default()).unwrap());
+    assert!(near.contains("\n150\n") && !near.contains("far above"), "{near}");
+    run.flows[50].snd_wnd_bytes = Some(1_200_000);
+    let far = texts(&plot(&[&run], &["cwnd"], &PlotOptions::default()).unwrap());
+    assert!(!far.contains("\n150\n") && far.contains("receive window far above, to 1.20 MB"), "{far}");
+}
+
+#[test]
+fn legends_tell_congestion_controls_that_differ() {
+    let (mut a, mut b) = (synthetic::run("default", 1, 10.6e6), synthetic::run("tuned", 1, 80e6));
+    for (run, from) in [(&mut a, "kernel"), (&mut b, "longfat")] {
+        run.run.flows.retain(|flow| flow.kind == "tcp");
+        run.run.flows[0].cc_from = Some(from.into());
+    }
+    let both = texts(&plot(&[&a, &b], &["cwnd"], &PlotOptions::default()).unwrap());
+    assert!(both.starts_with("default: cubic (kernel)\ntuned: cubic (longfat)\n"), "{both}");
+    let comparison = view::compare(&a.run, &b.run);
+    assert_eq!(
+        (comparison.flows[0].cc_from_a.as_deref(), comparison.flows[0].cc_b.as_deref()),
+        (Some("kernel"), Some("cubic"))
+    );
+    b.run.flows[0].cc_set.insert("beta".into(), schema::Setting::Decimal(0.5));
+    let table = view::table::compare(&view::compare(&a.run, &b.run));
+    let row = table.lines().find(|line| line.starts_with("congestion control")).unwrap();
+    assert!(row.contains("cubic  cubic beta=0.5"), "{table}");
+}
+
+#[test]
 fn a_gap_is_a_gap() {
     let mut run = synthetic::run("default", 1, 10.6e6);
     run.flows.retain(|row| row.flow == "bulk");

@@ -40,6 +40,8 @@ pub enum Name<'a> {
 #[derive(Debug)]
 pub struct Registration {
     names: Vec<String>,
+    /// What the file calls each of these: its variable, and its `.name`.
+    own: Vec<OpsInfo>,
     links: Vec<Link>,
     programs: Vec<(String, OwnedFd)>,
 }
@@ -53,6 +55,13 @@ impl Registration {
     /// All names: a file may have several congestion controls. The first is [`Registration::name`].
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The name of the congestion control that the file calls so, by its variable or else by its `.name`.
+    pub fn named(&self, wanted: &str) -> Option<&str> {
+        let by_variable = self.own.iter().position(|own| own.variable == wanted);
+        let found = by_variable.or_else(|| self.own.iter().position(|own| own.name == wanted))?;
+        self.names.get(found).map(String::as_str)
     }
 
     pub(super) fn programs(&self) -> &[(String, OwnedFd)] {
@@ -130,7 +139,7 @@ fn attempt(
         ),
     };
     layout.set_constants(&mut open, constants).map_err(|which| unexpected(&format!("parameter {which}")))?;
-    let mut chosen: Vec<(String, String)> = Vec::new();
+    let mut chosen: Vec<(&OpsInfo, String)> = Vec::new();
     for mut map in open.maps_mut().filter(|map| is_ops(map)) {
         let variable = map.name().to_string_lossy().into_owned();
         let Some(own) = ops.iter().find(|o| o.variable == variable) else { continue };
@@ -140,16 +149,22 @@ fn attempt(
         layout.set_name_and_flags(&mut map, &kernel_name, flags).ok_or_else(|| unexpected("the name"))?;
         let flags = map.map_flags() | BPF_F_LINK;
         map.set_map_flags(flags).attempted(|| format!("set flags of {variable}"))?;
-        chosen.push((variable, kernel_name));
+        if chosen.iter().any(|(_, other)| *other == kernel_name) {
+            return Err(twice(file, kernel_name, name));
+        }
+        chosen.push((own, kernel_name));
     }
     let (loaded, log) = logged(|| open.load());
     let mut loaded = loaded.map_err(|e| refused(source, &log, &as_io(&e)))?;
-    let mut registration = Registration { names: Vec::new(), links: Vec::new(), programs: Vec::new() };
+    let mut registration =
+        Registration { names: Vec::new(), own: Vec::new(), links: Vec::new(), programs: Vec::new() };
     // The main one first, so that it is the first of `names`.
     for is_main in [true, false] {
         for mut map in loaded.maps_mut().filter(|m| m.map_type() == MapType::StructOps) {
             let variable = map.name().to_string_lossy().into_owned();
-            let Some((_, kernel_name)) = chosen.iter().find(|(v, _)| *v == variable) else { continue };
+            let Some((own, kernel_name)) = chosen.iter().find(|(own, _)| own.variable == variable) else {
+                continue;
+            };
             if (variable == main.variable) != is_main {
                 continue;
             }
@@ -165,6 +180,7 @@ fn attempt(
                 Err(e) => return Err(refused(source, &log, &e)),
             }
             registration.names.push(kernel_name.clone());
+            registration.own.push((*own).clone());
         }
     }
     for program in loaded.progs() {
@@ -185,6 +201,14 @@ fn kernel_name(own: &OpsInfo, is_main: bool, file: &str, name: Name<'_>, taken: 
     }
 }
 
+/// Two of a file that would have the same name: others than the main one get another where that is ours to choose.
+fn twice(file: &str, kernel_name: String, name: Name<'_>) -> Error {
+    match name {
+        Name::Generated => Error::Taken { name: kernel_name },
+        _ => Error::Name { name: kernel_name, why: format!("{file} has two of this name") },
+    }
+}
+
 /// What tcp_validate_congestion_control() answers (net/ipv4/tcp_cong.c).
 fn is_incomplete(cause: &io::Error) -> bool {
     cause.raw_os_error() == Some(libc::EINVAL)
@@ -198,6 +222,14 @@ fn refused(source: &Source, log: &str, cause: &io::Error) -> Error {
     // The verifier answers EACCES to a program that it does not like; EPERM is for the caller.
     if cause.raw_os_error() == Some(libc::EPERM) && !log.contains("BEGIN PROG LOAD LOG") {
         return Error::Missing(Missing::Privilege("the kernel's permission to load BPF is".into()));
+    }
+    // Not the program's fault: this process has no more descriptors or memory, or was interrupted.
+    if matches!(
+        cause.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EINTR | libc::EAGAIN)
+    ) {
+        let cause = io::Error::from_raw_os_error(cause.raw_os_error().unwrap_or_default());
+        return Error::Os { operation: format!("load {}", source.name()), cause };
     }
     let why = Rejection::read(log, &cause.to_string());
     let why = match source {
@@ -215,15 +247,20 @@ thread_local! {
 
 /// Does it, and returns what libbpf said meanwhile on this thread; libbpf itself prints nothing.
 pub(super) fn logged<T>(work: impl FnOnce() -> T) -> (T, String) {
+    listen();
+    LOG.take();
+    let done = work();
+    (done, LOG.take())
+}
+
+/// From here on libbpf prints nothing itself.
+pub(super) fn listen() {
     static LISTEN: Once = Once::new();
     LISTEN.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Warn, |_, said| {
             LOG.with_borrow_mut(|log| log.push_str(&said));
         })));
     });
-    LOG.take();
-    let done = work();
-    (done, LOG.take())
 }
 
 #[cfg(test)]

@@ -124,6 +124,8 @@ fn is_reason(line: &str) -> bool {
         "max_states",
         "; ",
         "last_idx",
+        "cur state",
+        "old state",
         "regs=",
         "parent didn't",
         "parent already",
@@ -187,6 +189,19 @@ mod tests {
         let told = Rejection::read(log, "Permission denied");
         assert!(told.reason.starts_with("R2 is ptr_tcp_sock invalid variable offset"), "{told}");
         assert_eq!((told.place.as_deref(), told.line.as_deref()), (Some("x.bpf.c:1032"), Some("a[i] = 0;")));
+    }
+
+    #[test]
+    fn a_loop_without_end_is_called_one() {
+        let log = "libbpf: prog 'main': -- BEGIN PROG LOAD LOG --\n\
+                   ; for (;;) { } @ x.bpf.c:9\n\
+                   2: (05) goto pc-1\n\
+                   infinite loop detected at insn 2\n\
+                   cur state: R1=scalar(smin=0) R10=fp0\n\
+                   old state: R1=scalar(smin=0) R10=fp0\n\
+                   processed 4 insns (limit 1000000)\n\
+                   -- END PROG LOAD LOG --\n";
+        assert_eq!(Rejection::read(log, "Invalid argument").reason, "infinite loop detected at insn 2");
     }
 
     #[test]

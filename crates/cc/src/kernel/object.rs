@@ -73,6 +73,8 @@ pub(super) fn is_ops(map: &OpenMap<'_>) -> bool {
 
 impl Layout {
     pub(super) fn of(name: &str, object: &[u8]) -> Result<Self, Error> {
+        // libbpf would tell the terminal of sections that it does not know, of which nothing comes.
+        super::load::listen();
         let types = Btf::from_raw("longfat", object).attempted(|| format!("read the types of {name}"))?;
         let no_ops = || Error::NoOps { name: name.into() };
         let types = types.ok_or_else(no_ops)?;

@@ -1,8 +1,8 @@
 //! Registrations that outlive the program, until `longfat cc unload`: links pinned in a BPF file system.
 //!
-//! Where the machine has one (/sys/fs/bpf) a folder of ours in it is used, else one of our own is mounted at
-//! /run/longfat/bpf, and unmounted when nothing is pinned in it any more. A pin is gone after the machine's next start, as is the
-//! registration.
+//! Where the machine has one (/sys/fs/bpf) that can be written, a folder of ours in it is used, else one of our own is
+//! mounted at /run/longfat/bpf, and unmounted when nothing is pinned in it any more. A pin is gone after the machine's
+//! next start, as is the registration.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -84,12 +84,21 @@ fn roots() -> Vec<PathBuf> {
 
 /// The folder for new pins.
 fn make_root() -> Result<PathBuf, Error> {
-    let at = Path::new(if sys::is_bpf_fs(Path::new(MACHINES)) { MACHINES } else { OURS });
-    if !sys::is_bpf_fs(at) {
-        make_directory(at).attempted(|| format!("make {OURS}"))?;
-        sys::mount_bpf_fs(at).attempted(|| format!("mount a BPF file system at {OURS}"))?;
+    let machines = Path::new(MACHINES);
+    if sys::is_bpf_fs(machines) {
+        let root = machines.join(FOLDER);
+        match make_directory(&root) {
+            // As some containers have it: ours will do.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
+            made => return made.attempted(|| format!("make {}", root.display())).map(|()| root),
+        }
     }
-    let root = at.join(FOLDER);
+    let ours = Path::new(OURS);
+    if !sys::is_bpf_fs(ours) {
+        make_directory(ours).attempted(|| format!("make {OURS}"))?;
+        sys::mount_bpf_fs(ours).attempted(|| format!("mount a BPF file system at {OURS}"))?;
+    }
+    let root = ours.join(FOLDER);
     make_directory(&root).attempted(|| format!("make {}", root.display()))?;
     Ok(root)
 }

@@ -70,7 +70,8 @@ fn memory_file(elf: &[u8]) -> io::Result<File> {
 
 fn open(path: &str) -> io::Result<*mut c_void> {
     let path = CString::new(path)?;
-    // SAFETY: the path is a C string. The object's constructors are the compiler's own.
+    // SAFETY: the path is a C string. Loading runs the object's constructors: the compiler's, and those of a user
+    // who wants some, whose file is run in this process anyway.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if !handle.is_null() {
         return Ok(handle);

@@ -22,7 +22,17 @@ pub struct Inspection {
     pub functions: BTreeMap<u64, Function>,
     /// Address of the variable `longfat_runtime`.
     pub runtime: u64,
+    /// Structures that are not as this program has them: line and what is wrong.
+    pub strange: Vec<(u32, String)>,
 }
+
+/// The structures that pass between this program and the file, and their sizes in bytes.
+const SHARED: [(&str, usize); 4] = [
+    ("tcp_congestion_ops", size_of::<super::runtime::RawOperations>()),
+    ("tcp_sock", size_of::<tcp::TcpSock>()),
+    ("rate_sample", size_of::<tcp::RateSample>()),
+    ("ack_sample", size_of::<tcp::AckSample>()),
+];
 
 /// A map's definition.
 #[derive(Debug, Clone, Default)]
@@ -145,6 +155,7 @@ impl<'a> UnitReader<'a, '_> {
                     }
                     self.function(&entry, parameters, found)?;
                 }
+                gimli::DW_TAG_structure_type => self.structure(&entry, found)?,
                 _ => {}
             }
         }
@@ -163,6 +174,20 @@ impl<'a> UnitReader<'a, '_> {
         let returns = self.class(self.type_of(entry)?)?;
         let function = Function { name: self.name(entry)?, line: self.line(entry)?, returns, parameters };
         found.functions.insert(address, function);
+        Ok(())
+    }
+
+    /// A file that brings a structure of its own instead of including vmlinux.h would read and write past ours.
+    fn structure(&self, entry: &Entry<'a>, found: &mut Inspection) -> gimli::Result<()> {
+        let Some(bytes) = entry.attr(gimli::DW_AT_byte_size).and_then(|a| a.udata_value()) else {
+            return Ok(());
+        };
+        let name = self.name(entry)?;
+        if SHARED.iter().any(|(shared, size)| *shared == name && *size as u64 != bytes) {
+            let what =
+                format!("struct {name} is not the one of longfat's vmlinux.h: include that, and define none");
+            found.strange.push((self.line(entry)?, what));
+        }
         Ok(())
     }
 
@@ -342,9 +367,10 @@ impl<'a> UnitReader<'a, '_> {
     }
 }
 
-/// The type of a parameter, if it can be one.
+/// The type of a parameter, if it can be one (`__int128` cannot).
 fn base_type(entry: &Entry) -> Option<Type> {
-    let bytes = entry.attr(gimli::DW_AT_byte_size)?.udata_value()? as u8;
+    let bytes = entry.attr(gimli::DW_AT_byte_size)?.udata_value()?;
+    let bytes = u8::try_from(bytes).ok().filter(|bytes| *bytes <= 8)?;
     match entry.attr_value(gimli::DW_AT_encoding)? {
         AttributeValue::Encoding(gimli::DW_ATE_boolean) => Some(Type::Bool),
         AttributeValue::Encoding(gimli::DW_ATE_signed | gimli::DW_ATE_signed_char) => {

@@ -85,6 +85,7 @@ fn read(name: &str, bytes: Vec<u8>, path: &Path, text: &str) -> Result<SharedObj
     let inspection = inspect(&bytes).map_err(|why| BuildError::Refused { lines: vec![at(0, why)] })?;
     let mut lines: Vec<Line> =
         signatures::check(&inspection).into_iter().map(|(l, why)| at(l, why)).collect();
+    lines.extend(inspection.strange.iter().map(|(line, why)| at(*line, why.clone())));
     lines.extend(inspection.maps.iter().filter_map(|map| Some(at(map.line, map.unsupported()?))));
     let complete = |o: &super::inspect::Operations| incomplete(o).is_none();
     if !inspection.operations.iter().any(complete) {

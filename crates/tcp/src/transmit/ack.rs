@@ -1,6 +1,7 @@
 //! An ACK comes: `tcp_ack` and what it calls in its own order (net/ipv4/tcp_input.c).
 //!
-//! Departures: 1. The fast path is taken where window, SACK and ECE say nothing new; header prediction as such is not kept.
+//! Departures: 1. The fast path is taken where window, SACK and ECE say nothing new; header prediction as such is not
+//! kept.
 
 use super::{flag, recovery::Retransmission};
 use crate::{

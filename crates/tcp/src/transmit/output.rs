@@ -173,7 +173,13 @@ impl Endpoint {
         }
         // The next ACK is likely to come too late.
         let Some(head) = self.tx.queue.head() else { return false };
-        if self.age_us(self.tx.queue.get(head).sent_us) < sk.srtt_us >> 4 {
+        let (age, srtt) = (self.age_us(self.tx.queue.get(head).sent_us), sk.srtt_us >> 3);
+        let too_late = if self.config.profile.at_least(6, 18) {
+            srtt.saturating_sub(age) > (srtt >> 1).min(1000)
+        } else {
+            age < srtt >> 1
+        };
+        if too_late {
             return false;
         }
         if cwnd_window < send_window {

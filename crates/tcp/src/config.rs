@@ -3,7 +3,8 @@
 /// Whose behaviour the endpoint has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// Linux 6: `kernel` is major and minor version. What changed within: the share of the receive buffer that is offered as
+    /// Linux 6: `kernel` is major and minor version. What changed within: the share of the receive buffer that is
+    /// offered as
     /// window (6.6), and details of recovery.
     Linux6 {
         /// Major and minor version.
@@ -191,7 +192,8 @@ impl Config {
         1_000_000 / u64::from(self.hz.max(1))
     }
 
-    /// `MAX_TCP_HEADER`, bytes: 320 in a kernel with wireless networks (Debian's 6.1), 256 without (observed on a 6.18).
+    /// `MAX_TCP_HEADER`, bytes: 320 in a kernel with wireless networks (Debian's 6.1), 256 without (observed on a
+    /// 6.18).
     pub fn max_tcp_header(&self) -> u32 {
         self.max_tcp_header.unwrap_or(if self.profile.at_least(6, 12) { 256 } else { 320 })
     }

@@ -1,5 +1,7 @@
 //! What an endpoint tells of itself: the fields of `tcp_info` under the names of the record's columns.
 
+use crate::{Endpoint, INFINITE_SSTHRESH, transmit::CLOCK_START_NS};
+
 /// A snapshot (`tcp_get_info`, `net/ipv4/tcp.c`; the memory figures as SO_MEMINFO gives them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Info {
@@ -139,4 +141,59 @@ pub enum Event {
         /// When, ns.
         at: u64,
     },
+}
+
+impl Endpoint {
+    /// What `tcp_info` would say.
+    pub fn info(&self, now: u64) -> Info {
+        let sk = &self.sk;
+        let (busy, rwnd, sndbuf) = self.chrono_us((now + CLOCK_START_NS) / 1000);
+        let bits = |bytes: u64| bytes.saturating_mul(8);
+        let rate = u64::from(sk.rate_delivered) * u64::from(sk.mss_cache) * 1_000_000;
+        Info {
+            state: self.state as u8,
+            ca_state: sk.ca_state() as u8,
+            snd_cwnd_segs: sk.snd_cwnd,
+            snd_ssthresh_segs: (sk.snd_ssthresh < INFINITE_SSTHRESH).then_some(sk.snd_ssthresh),
+            snd_mss_bytes: sk.mss_cache,
+            snd_wnd_bytes: sk.snd_wnd,
+            unacked_segs: sk.packets_out,
+            sacked_segs: sk.sacked_out,
+            lost_segs: sk.lost_out,
+            retrans_segs: sk.retrans_out,
+            total_retrans_segs: sk.total_retrans,
+            bytes_acked: sk.bytes_acked,
+            bytes_sent: sk.bytes_sent,
+            bytes_retrans: sk.bytes_retrans,
+            segs_out: sk.segs_out,
+            segs_in: sk.segs_in,
+            data_segs_out_segs: sk.data_segs_out,
+            delivered_segs: sk.delivered,
+            delivered_ce_segs: sk.delivered_ce,
+            notsent_bytes: self.notsent(),
+            srtt_us: sk.srtt_us >> 3,
+            rttvar_us: sk.mdev_us >> 2,
+            min_rtt_us: (sk.rtt_min.s[0].v < u32::MAX).then_some(sk.rtt_min.s[0].v),
+            rto_us: (u64::from(sk.icsk_rto) * self.tx.jiffy_us) as u32,
+            pacing_rate_bps: (sk.sk_pacing_rate < u64::MAX).then_some(bits(sk.sk_pacing_rate)),
+            delivery_rate_bps: bits(rate.checked_div(u64::from(sk.rate_interval_us)).unwrap_or(0)),
+            delivery_rate_app_limited: sk.nonagle_bits & 1 << 4 != 0,
+            total_rto: u32::from(sk.total_rto),
+            reordering: sk.reordering,
+            dsack_dups: sk.dsack_dups,
+            busy_time_us: busy,
+            rwnd_limited_us: rwnd,
+            sndbuf_limited_us: sndbuf,
+            sndbuf_bytes: sk.sk_sndbuf as u32,
+            wmem_queued_bytes: self.wmem_queued(),
+            rcvbuf_bytes: sk.sk_rcvbuf as u32,
+            rcv_wnd_bytes: sk.rcv_wnd,
+            rcv_space_bytes: self.receiver.rcv_space(),
+            rcv_ssthresh_bytes: sk.rcv_ssthresh,
+            rcv_queue_bytes: self.readable(),
+            rcv_rtt_us: sk.rcv_rtt_est.rtt_us >> 3,
+            rmem_alloc_bytes: self.receiver.rmem_alloc(),
+            bytes_received: sk.bytes_received,
+        }
+    }
 }

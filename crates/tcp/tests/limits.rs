@@ -20,7 +20,8 @@ fn pacing_counts_payload() {
     assert_eq!(pair.dropped, 0);
 }
 
-/// Two initial windows of packets of 1460 bytes, with 256 bytes of headers and 320 of `skb_shared_info` in 2048 bytes, and
+/// Two initial windows of packets of 1460 bytes, with 256 bytes of headers and 320 of `skb_shared_info` in 2048 bytes,
+/// and
 /// 256 of `sk_buff` each (`tcp_sndbuf_expand`): what a Linux 6.18 without wireless networks has.
 #[test]
 fn the_send_buffer_begins_with_two_initial_windows() {

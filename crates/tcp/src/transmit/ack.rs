@@ -1,6 +1,7 @@
 //! An ACK comes: `tcp_ack` and what it calls in its own order (net/ipv4/tcp_input.c).
 //!
-//! Departures: 1. The fast path is taken where window, SACK and ECE say nothing new; header prediction as such is not kept.
+//! Departures: 1. The fast path is taken where window, SACK and ECE say nothing new; header prediction as such is not
+//! kept.
 
 use super::{flag, recovery::Retransmission};
 use crate::{
@@ -48,11 +49,19 @@ impl Endpoint {
         let prior_fack = if self.tx.sack { self.highest_sack_seq() } else { prior_una };
         state.rs.prior_in_flight = self.sk.packets_in_flight();
         let was_reneg = self.tx.is_sack_reneg;
-        self.ack_event(segment, &mut state);
+        let told = self.take_in(segment, &mut state);
+        // From 6.16 on the controller is told after what the ACK covers has been counted.
+        let told_late = self.config.profile.at_least(6, 16);
+        if !told_late {
+            self.cc.in_ack_event(&mut self.sk, told);
+        }
         self.sk.icsk_probes_out = 0;
         self.sk.rcv_tstamp = self.jiffies();
         let mut rexmit = Retransmission::None;
         if prior_packets == 0 {
+            if told_late {
+                self.cc.in_ack_event(&mut self.sk, told);
+            }
             if state.flag & flag::DSACKING_ACK != 0 {
                 self.fastretrans_alert(prior_una, 0, &mut state.flag, &mut rexmit);
             }
@@ -64,6 +73,9 @@ impl Endpoint {
         }
         self.clean_rtx_queue(prior_fack, prior_una, &mut state);
         self.rack_update_reo_wnd(&state.rs);
+        if told_late {
+            self.cc.in_ack_event(&mut self.sk, told);
+        }
         if self.sk.tlp_high_seq != 0 {
             self.process_tlp_ack(ack, state.flag);
         }
@@ -83,9 +95,9 @@ impl Endpoint {
         self.xmit_recovery(rexmit);
     }
 
-    /// The window, SACK and ECE of an ACK, and what the controller is told of it beforehand.
+    /// The window, SACK and ECE of an ACK. Gives what the controller is to be told of it.
     #[inline]
-    fn ack_event(&mut self, segment: &Segment, state: &mut AckState) {
+    fn take_in(&mut self, segment: &Segment, state: &mut AckState) -> u32 {
         let nwin = u32::from(segment.window) << self.tx.window_scale;
         let slow = nwin != self.sk.snd_wnd
             || segment.sack.is_some()
@@ -95,8 +107,7 @@ impl Endpoint {
             self.sk.snd_wl1 = segment.seq;
             self.update_una(segment.ack);
             state.flag |= flag::WIN_UPDATE;
-            self.cc.in_ack_event(&mut self.sk, CA_ACK_WIN_UPDATE);
-            return;
+            return CA_ACK_WIN_UPDATE;
         }
         state.flag |= flag::SLOWPATH;
         let mut told = CA_ACK_SLOWPATH;
@@ -120,7 +131,7 @@ impl Endpoint {
         if state.flag & flag::WIN_UPDATE != 0 {
             told |= CA_ACK_WIN_UPDATE;
         }
-        self.cc.in_ack_event(&mut self.sk, told);
+        told
     }
 
     /// An ACK that was overtaken; its SACK blocks count.

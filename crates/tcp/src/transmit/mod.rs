@@ -1,13 +1,18 @@
 //! The sending half of an endpoint, as methods of [`Endpoint`]: one file for each part of the kernel's sender.
 //!
-//! `ack` takes ACKs in, `tag` marks what SACK tells, `clean` drops what is acknowledged, `rack` finds losses, `recovery` and
-//! `undo` are the states, `reduce` PRR, `rtt` and `rate` the samples, `output` sends new data, `retransmit` old, `timers` and
-//! `timeout` what happens when nothing comes, `buffer` the send buffer, `chrono` the limited-by clocks.
+//! `ack` takes ACKs in, `tag` marks what SACK tells, `clean` drops what is acknowledged, `rack` finds losses,
+//! `recovery` and `undo` are the states, `reduce` PRR, `rtt` and `rate` the samples, `output` decides on new data,
+//! `retransmit` on old, `send` lets it go, `timers` and `timeout` what happens when nothing comes, `buffer` the send
+//! buffer, `chrono` the limited-by clocks.
 //!
-//! Source: net/ipv4/{tcp_input,tcp_output,tcp_timer,tcp_recovery,tcp_rate}.c of Linux 6. Departures, beside those of the files:
-//! 1. No small queues (TSQ): what is handed over has left the host. No MTU probing, urgent data, fast open, cookies, PLB.
-//! 2. fq's pacing is done by TCP's own timer. High-resolution timers end exactly when they should.
-//! 3. A retransmission is never joined with its neighbours, and SACK blocks on data packets do not lower the MSS.
+//! Source: net/ipv4/{tcp_input,tcp_output,tcp_timer,tcp_recovery,tcp_rate}.c of Linux 6.
+//!
+//! Departures, beside those of the files:
+//!
+//! 1. No small queues (TSQ): what is handed over has left the host.
+//! 2. No MTU probing, urgent data, fast open, cookies, PLB.
+//! 3. fq's pacing is done by TCP's own timer. High-resolution timers end exactly when they should.
+//! 4. A retransmission is never joined with its neighbours, and SACK blocks on data packets do not lower the MSS.
 
 mod ack;
 mod buffer;
@@ -22,6 +27,7 @@ mod reduce;
 mod retransmit;
 mod rtt;
 mod sacked;
+mod send;
 mod skb;
 mod tag;
 mod timeout;
@@ -90,7 +96,8 @@ impl Transmit {
             timer_ns: None,
             pacing_timer_ns: None,
             chrono: Chrono::default(),
-            // SKB_TRUESIZE of a head of 1024 bytes; from 6.3 on, of one that just holds the headers.
+            // SKB_TRUESIZE of a head of 1024 bytes; from 6.3 on, of one that just holds the headers:
+            // 832 on a 6.18, as SO_MEMINFO says.
             overhead: if config.profile.at_least(6, 3) { 576 + config.max_tcp_header() } else { 1280 },
             jiffy_us: config.jiffy_us(),
             events: VecDeque::new(),

@@ -1,4 +1,5 @@
-//! The states of loss recovery: `tcp_fastretrans_alert` and `tcp_process_loss` (net/ipv4/tcp_input.c; RFC 5682 for F-RTO).
+//! The states of loss recovery: `tcp_fastretrans_alert` and `tcp_process_loss` (net/ipv4/tcp_input.c; RFC 5682 for
+//! F-RTO).
 
 use super::{Marks, flag, timers::Timer};
 use crate::{

@@ -153,7 +153,8 @@ impl Endpoint {
         }
     }
 
-    /// `tcp_match_skb_to_sack`: splits a super-packet of which a block covers a part; tells whether the first part is covered.
+    /// `tcp_match_skb_to_sack`: splits a super-packet of which a block covers a part; tells whether the first part is
+    /// covered.
     fn split_for_sack(&mut self, index: usize, start: u32, end: u32) -> Option<bool> {
         let id = self.tx.queue.at(index)?;
         let skb = self.tx.queue.get(id);

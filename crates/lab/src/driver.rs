@@ -26,7 +26,6 @@ use crate::{
     buffers::Buffers,
     capture::{Captures, Target, Way},
     frame::Frame,
-    machine::RunQueue,
     port::{Port, is_gone},
     processors::move_to,
     sys::{self, PollSet},
@@ -126,7 +125,6 @@ impl Driver<'_> {
             refused: 0,
         };
         let mut budget = Budget::new(hands.now(), sys::thread_time(), self.may_spin, not_real_time.is_none());
-        let run_queue = RunQueue::open();
         let mut stalls = Stalls::default();
         let mut gates = Gates::new(self.ports);
         let (mut next_row, mut active) = (Time(0), Time(0));
@@ -147,14 +145,7 @@ impl Driver<'_> {
             let due = due.min(gates.open_due(before, &mut poll));
             // A frame that finds the thread asleep is stamped when it wakes, 50 to 100 us later.
             let latest = if before.0 < active.0 + LINGER { before } else { due };
-            let mut wait = budget.wait(before, due, latest);
-            if wait == Wait::Nap
-                && budget.may_forgive(before)
-                && run_queue.as_ref().is_some_and(RunQueue::is_ours)
-            {
-                budget.forgive(before);
-                wait = budget.wait(before, due, latest);
-            }
+            let wait = budget.wait(before, due, latest);
             match wait {
                 Wait::Poll(span) => poll.wait(Duration::from_nanos(span))?,
                 // Where little comes, what does come may end the nap.
@@ -175,9 +166,6 @@ impl Driver<'_> {
             }
             stalls.turn(before, after, now, wait);
             // A nap counts at once, or the next turn would take another.
-            if wait == Wait::Nap {
-                budget.nap(before);
-            }
             if wait == Wait::Nap || budget.meter_is_due(now) {
                 budget.meter(now, sys::thread_time());
             }

@@ -1,40 +1,10 @@
 //! What this machine is and allows: privileges, kernel, processors.
 
-use std::{fs, io, os::unix::fs::FileExt, time::Duration};
+use std::{fs, io, time::Duration};
 
 use schema::HostInfo;
-use units::KernelVersion;
 
 use crate::{Error, error::Attempted, sys};
-
-/// Linux from which on real-time threads lose the processor only to somebody who waits for it: before, the kernel stopped
-/// them for a twentieth of each second even if nobody did (kernel/sched/rt.c, sched/deadline.c).
-const FAIR_SERVER: KernelVersion = KernelVersion::new(6, 12);
-
-/// Tells whether anybody else on this machine wants a processor.
-pub(crate) struct RunQueue(fs::File);
-
-impl RunQueue {
-    /// `None` where the kernel does not tell, or takes the processor from real-time threads all the same.
-    pub(crate) fn open() -> Option<Self> {
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-        let fair = kernel.parse::<KernelVersion>().is_ok_and(|kernel| kernel >= FAIR_SERVER);
-        fair.then(|| fs::File::open("/proc/loadavg").ok()).flatten().map(RunQueue)
-    }
-
-    /// True if this thread is the only one that runs or waits for a processor. Costs a microsecond or two.
-    pub(crate) fn is_ours(&self) -> bool {
-        let mut text = [0u8; 64];
-        let len = self.0.read_at(&mut text, 0).unwrap_or(0);
-        runnable(&text[..len]) == Some(1)
-    }
-}
-
-/// Threads that run or could, of the contents of /proc/loadavg (proc(5)): `0.20 0.18 0.12 1/80 11206`.
-fn runnable(loadavg: &[u8]) -> Option<u32> {
-    let text = std::str::from_utf8(loadavg).ok()?;
-    text.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
-}
 
 /// By what right the lab runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,13 +105,6 @@ impl CpuTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_run_queue_is_read_from_the_fourth_word() {
-        assert_eq!(runnable(b"1.03 1.11 0.90 2/95 28962\n"), Some(2));
-        assert_eq!(runnable(b""), None);
-        assert_eq!(runnable(b"1 2 3 x/y 5"), None);
-    }
 
     #[test]
     fn idle_time_counts_active_waiting() {

@@ -1,5 +1,5 @@
 //! ICMP echo (RFC 792, RFC 4443) over a raw socket. The kernel stamps each request as the device takes it and each reply as
-//! it comes in, so that what this program does in between does not count. (ping(8) stamps requests itself.)
+//! it comes in, so that what this program does meanwhile does not count. (ping(8) stamps requests itself.)
 
 use std::{
     io,
@@ -80,7 +80,9 @@ impl PingSocket {
                 let sequence = (next + 1) as u16;
                 sent.push(Some(sys::wall_clock()));
                 self.send(sequence, options.payload)?;
-                self.note_departures(options.payload, &mut sent);
+                if let Some(at) = self.departure(sequence, options.payload) {
+                    *sent.last_mut().expect("it was just pushed") = Some(at);
+                }
                 open += 1;
                 last_send = Instant::now();
                 continue;
@@ -91,8 +93,9 @@ impl PingSocket {
             let wait =
                 if next < count { due.saturating_duration_since(Instant::now()) } else { options.patience };
             if let Some((sequence, at)) = self.receive(wait)? {
-                self.note_departures(options.payload, &mut sent);
-                if let Some(asked) = newest(sequence, &sent).and_then(|i| sent[i].take()) {
+                // The newest request with this 16-bit number.
+                let newest = (0..sent.len()).rev().find(|i| (*i + 1) as u16 == sequence);
+                if let Some(asked) = newest.and_then(|i| sent[i].take()) {
                     open -= 1;
                     echo(Echo { sequence, rtt: Some(at.saturating_sub(asked)) });
                 }
@@ -126,21 +129,24 @@ impl PingSocket {
         }
     }
 
-    /// Puts the kernel's stamps of requests that have left in place of our own of shortly before.
-    fn note_departures(&self, payload: Bytes, sent: &mut [Option<Duration>]) {
+    /// When the device took the request that was just sent. `None` where it has not yet: what it waits for, such as address
+    /// resolution, is part of its time.
+    fn departure(&self, sequence: u16, payload: Bytes) -> Option<Duration> {
         let request = HEADER + payload.0 as usize;
         let mut buffer = vec![0u8; LOWER_HEADERS + request];
+        let mut departure = None;
+        // Stamps of earlier requests that had to wait come here too.
         while let Ok((len, stamp)) = sys::sent_stamped(&self.socket, &mut buffer) {
-            // A request that was fragmented comes in parts; ours is good enough for it.
+            // A request that was fragmented comes in parts; our own stamp is good enough for it.
             let icmp = len.checked_sub(request).map(|start| &buffer[start..start + HEADER]);
-            let Some(icmp) = icmp.filter(|icmp| icmp[4..6] == self.identifier.to_be_bytes()) else {
-                continue;
+            let is_this = |icmp: &&[u8]| {
+                icmp[4..6] == self.identifier.to_be_bytes() && icmp[6..8] == sequence.to_be_bytes()
             };
-            let request = newest(u16::from_be_bytes([icmp[6], icmp[7]]), sent);
-            if let (Some(at), Some(asked)) = (stamp, request.and_then(|i| sent[i].as_mut())) {
-                *asked = at;
+            if icmp.filter(is_this).is_some() {
+                departure = stamp;
             }
         }
+        departure
     }
 
     /// The next reply to one of our requests: its sequence number and arrival.
@@ -175,11 +181,6 @@ impl PingSocket {
         let ours = icmp[0] == reply && icmp[4..6] == self.identifier.to_be_bytes();
         ours.then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
     }
-}
-
-/// The newest request with this 16-bit number.
-fn newest(sequence: u16, sent: &[Option<Duration>]) -> Option<usize> {
-    (0..sent.len()).rev().find(|i| (*i + 1) as u16 == sequence)
 }
 
 /// The Internet checksum (RFC 1071).

@@ -1,6 +1,6 @@
 //! The native build: a congestion control as a shared object in this process.
 //!
-//! [`build`] gives the shared object of a [`Source`] with what was read of it; [`Library`] is a copy of it with values of
+//! [`build`] gives the shared object of a [`Source`](crate::Source) with what was read of it; [`Library`] is a copy of it with values of
 //! its parameters; [`Controller`] is one socket's share of a library.
 
 mod compile;

@@ -1,7 +1,7 @@
 //! A driver for congestion controls: one sender, one drop-tail link, one receiver, round by round.
 //!
 //! For golden tests of algorithms, and to try a file without a simulator. [`Rounds`] keeps the members of
-//! [`TcpSock`](crate::TcpSock) as Linux does and calls the controller in the kernel's order; `sender.rs` and `path.rs` say
+//! [`TcpSock`] as Linux does and calls the controller in the kernel's order; `sender.rs` and `path.rs` say
 //! where they depart from it. Deterministic: the same path, seed and verbs give the same rows.
 //!
 //! ```

@@ -308,10 +308,11 @@ fn too_few_descriptors_are_no_fault_of_the_program() {
         return;
     }
     let place = Place::new("");
-    for descriptors in [8, 10, 12] {
+    // How many are enough depends on what the test inherits.
+    for descriptors in [6, 8, 10, 12, 14] {
         let script = format!("ulimit -n {descriptors}\n$L cc load reno --as few{}", std::process::id());
         let ran = alone(&place, NO_BPFFS, &script);
-        assert_eq!(ran.code, 1, "{descriptors}: {ran:?}");
+        assert!(ran.code == 1 || (descriptors > 8 && ran.code == 0), "{descriptors}: {ran:?}");
         assert!(!ran.stderr.contains("the kernel refuses"), "{descriptors}: {ran:?}");
     }
 }

@@ -1,11 +1,9 @@
 //! A TCP endpoint that does as Linux does, the interface of congestion controls, and a driver of controllers for tests.
 //!
 //! [`Endpoint`] is one end of a connection: `receive/` its receiving half, `transmit/` its sending half. A controller
-//! (crate
-//! `cc` makes them of C files) is called through [`CongestionControl`] with a [`TcpSock`], whose layout is that of
+//! (crate `cc` makes them of C files) is called through [`CongestionControl`] with a [`TcpSock`], whose layout is that of
 //! `struct tcp_sock` in `crates/cc/shim/vmlinux.h`. [`rounds`] drives a controller alone with synthetic ACKs, losses
-//! and
-//! marks over a small path, round by round. No I/O, no clock: time is an argument.
+//! and marks over a small path, round by round. No I/O, no clock: time is an argument.
 
 mod config;
 mod congestion;
@@ -16,6 +14,7 @@ mod receive;
 pub mod rounds;
 mod segment;
 mod sock;
+mod sock_steps;
 mod transmit;
 
 pub use config::{Config, Profile};

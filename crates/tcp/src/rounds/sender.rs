@@ -31,6 +31,9 @@ const CA_ACK_ECE: u32 = 4;
 const HZ: u64 = 250;
 pub(super) const JIFFY_US: u64 = 1_000_000 / HZ;
 
+/// `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio` as they are by default, percent.
+const PACING_SLOW_START_PERCENT: u32 = 200;
+const PACING_AVOIDANCE_PERCENT: u32 = 120;
 /// Later packets delivered that make one lost (RFC 6675).
 const DUP_THRESHOLD: u64 = 3;
 
@@ -178,7 +181,7 @@ impl<C: CongestionControl> Sender<C> {
             self.sk.write_seq = self.sk.snd_nxt;
             self.backlog = self.backlog.map(|left| left - 1);
         }
-        if self.in_reduction() {
+        if self.sk.in_cwnd_reduction() {
             self.sk.prr_out += 1;
         }
     }
@@ -194,7 +197,7 @@ impl<C: CongestionControl> Sender<C> {
             return;
         }
         self.cc.cwnd_event(&mut self.sk, CaEvent::CwndRestart);
-        self.sk.snd_ssthresh = self.current_ssthresh();
+        self.sk.snd_ssthresh = self.sk.current_ssthresh();
         let least = INITIAL_CWND.min(self.sk.snd_cwnd);
         while idle_us > rto_us && self.sk.snd_cwnd > least {
             self.sk.snd_cwnd >>= 1;
@@ -256,7 +259,7 @@ impl<C: CongestionControl> Sender<C> {
 
         let delivered = self.sk.delivered.wrapping_sub(prior_delivered);
         let lost = (self.lost - prior_lost) as u32;
-        self.rate_sample(delivered, lost, &mut sample);
+        self.sk.complete_rate_sample(delivered, lost, false, &mut sample);
         let acked_up_to = self.sk.snd_una;
         if pkts_acked > 0 || delivered > 0 || ack.marked {
             self.control(acked_up_to, delivered, lost, flag, &sample);
@@ -413,7 +416,7 @@ impl<C: CongestionControl> Sender<C> {
         self.sk.undo_marker = self.sk.snd_una | 1;
         self.sk.undo_retrans = -1;
         if self.sk.ca_state() != CaState::Cwr {
-            self.sk.prior_ssthresh = self.current_ssthresh();
+            self.sk.prior_ssthresh = self.sk.current_ssthresh();
             self.begin_reduction();
         }
         self.set_state(CaState::Recovery);
@@ -422,12 +425,7 @@ impl<C: CongestionControl> Sender<C> {
     /// `tcp_init_cwnd_reduction`.
     fn begin_reduction(&mut self) {
         self.high = self.nxt;
-        self.sk.high_seq = self.sk.snd_nxt;
-        self.sk.tlp_high_seq = 0;
-        self.sk.snd_cwnd_cnt = 0;
-        self.sk.prior_cwnd = self.sk.snd_cwnd;
-        self.sk.prr_delivered = 0;
-        self.sk.prr_out = 0;
+        self.sk.begin_reduction();
         self.sk.snd_ssthresh = self.cc.ssthresh(&mut self.sk);
     }
 
@@ -448,7 +446,7 @@ impl<C: CongestionControl> Sender<C> {
         if self.out.is_empty() {
             return;
         }
-        self.sk.prior_ssthresh = self.current_ssthresh();
+        self.sk.prior_ssthresh = self.sk.current_ssthresh();
         self.sk.prior_cwnd = self.sk.snd_cwnd;
         self.sk.snd_ssthresh = self.cc.ssthresh(&mut self.sk);
         self.cc.cwnd_event(&mut self.sk, CaEvent::Loss);
@@ -492,18 +490,6 @@ impl<C: CongestionControl> Sender<C> {
         self.set_state(CaState::Open);
     }
 
-    /// `tcp_current_ssthresh`.
-    fn current_ssthresh(&self) -> u32 {
-        match self.in_reduction() {
-            true => self.sk.snd_ssthresh,
-            false => self.sk.snd_ssthresh.max((self.sk.snd_cwnd >> 1) + (self.sk.snd_cwnd >> 2)),
-        }
-    }
-
-    fn in_reduction(&self) -> bool {
-        matches!(self.sk.ca_state(), CaState::Cwr | CaState::Recovery)
-    }
-
     /// `tcp_set_ca_state`: the controller is told before the socket changes.
     fn set_state(&mut self, state: CaState) {
         self.cc.set_state(&mut self.sk, state);
@@ -516,46 +502,13 @@ impl<C: CongestionControl> Sender<C> {
             self.cc.cong_control(&mut self.sk, ack, flag, sample);
             return;
         }
-        if self.in_reduction() {
-            self.reduce(delivered, lost, flag);
+        if self.sk.in_cwnd_reduction() {
+            let may_grow = flag & FLAG_SND_UNA_ADVANCED != 0 && lost == 0;
+            self.sk.reduce_cwnd(delivered, may_grow);
         } else if flag & FLAG_DATA_ACKED != 0 {
             self.cc.cong_avoid(&mut self.sk, ack, delivered);
             self.sk.snd_cwnd_stamp = self.jiffies();
         }
-        self.update_pacing_rate();
-    }
-
-    /// `tcp_cwnd_reduction`: proportional rate reduction (RFC 9937).
-    fn reduce(&mut self, delivered: u32, lost: u32, flag: i32) {
-        let sk = &mut self.sk;
-        if delivered == 0 || sk.prior_cwnd == 0 {
-            return;
-        }
-        sk.prr_delivered += delivered;
-        let in_flight = sk.packets_in_flight();
-        let delta = i64::from(sk.snd_ssthresh) - i64::from(in_flight);
-        let more = if delta < 0 {
-            let share =
-                (u64::from(sk.snd_ssthresh) * u64::from(sk.prr_delivered)).div_ceil(u64::from(sk.prior_cwnd));
-            share as i64 - i64::from(sk.prr_out)
-        } else {
-            let conserve = (i64::from(sk.prr_delivered) - i64::from(sk.prr_out)).max(i64::from(delivered));
-            let grow = i64::from(flag & FLAG_SND_UNA_ADVANCED != 0 && lost == 0);
-            delta.min(conserve + grow)
-        };
-        let more = more.max(i64::from(sk.prr_out == 0));
-        sk.snd_cwnd = (i64::from(in_flight) + more).max(1) as u32;
-    }
-
-    /// `tcp_update_pacing_rate`: 200 % of the window a round trip in slow start, else 120 %.
-    fn update_pacing_rate(&mut self) {
-        let sk = &mut self.sk;
-        let percent = if sk.snd_cwnd < sk.snd_ssthresh / 2 { 200 } else { 120 };
-        let window = u64::from(sk.snd_cwnd.max(sk.packets_out));
-        let mut rate = (u64::from(sk.mss_cache) * (10_000 << 3) * percent).saturating_mul(window);
-        if sk.srtt_us > 0 {
-            rate /= u64::from(sk.srtt_us);
-        }
-        sk.sk_pacing_rate = rate.min(sk.sk_max_pacing_rate);
+        self.sk.update_pacing_rate(PACING_SLOW_START_PERCENT, PACING_AVOIDANCE_PERCENT);
     }
 }

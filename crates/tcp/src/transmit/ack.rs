@@ -90,7 +90,7 @@ impl Endpoint {
         let delivered = self.newly_delivered(delivered, state.flag);
         let lost = self.sk.lost.wrapping_sub(lost);
         state.rs.is_ack_delayed = state.flag & flag::ACK_MAYBE_DELAYED != 0;
-        self.rate_gen(delivered, lost, was_reneg, &mut state.rs);
+        self.sk.complete_rate_sample(delivered, lost, was_reneg, &mut state.rs);
         self.cong_control(ack, delivered, state.flag, &state.rs);
         self.xmit_recovery(rexmit);
     }
@@ -205,8 +205,9 @@ impl Endpoint {
             self.cc.cong_control(&mut self.sk, ack, flag, rs);
             return;
         }
-        if self.in_cwnd_reduction() {
-            self.cwnd_reduction(delivered, rs.losses as u32, flag);
+        if self.sk.in_cwnd_reduction() {
+            let may_grow = flag & flag::SND_UNA_ADVANCED != 0 && rs.losses == 0;
+            self.sk.reduce_cwnd(delivered, may_grow);
         } else if self.may_raise_cwnd(flag) {
             self.cc.cong_avoid(&mut self.sk, ack, delivered);
             self.sk.snd_cwnd_stamp = self.jiffies();

@@ -189,7 +189,7 @@ impl Endpoint {
         if self.sk.ca_state() == CaState::Open && !self.tx.nospace {
             let used = self.sk.snd_cwnd_used.max(self.initial_cwnd());
             if used < self.sk.snd_cwnd {
-                self.sk.snd_ssthresh = super::current_ssthresh(&self.sk);
+                self.sk.snd_ssthresh = self.sk.current_ssthresh();
                 self.sk.snd_cwnd = (self.sk.snd_cwnd + used) >> 1;
             }
             self.sk.snd_cwnd_used = 0;
@@ -209,7 +209,7 @@ impl Endpoint {
         }
         self.ca_event(CaEvent::CwndRestart);
         let mut cwnd = self.sk.snd_cwnd;
-        self.sk.snd_ssthresh = super::current_ssthresh(&self.sk);
+        self.sk.snd_ssthresh = self.sk.current_ssthresh();
         let restart = self.initial_cwnd().min(cwnd);
         idle -= rto;
         while idle > 0 && cwnd > restart {

@@ -34,7 +34,7 @@ mod timeout;
 mod timers;
 mod undo;
 
-use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, TcpSock, segment::before};
+use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, segment::before};
 pub(crate) use chrono::Chrono;
 use queue::SendQueue;
 use sacked::Sacked;
@@ -180,12 +180,6 @@ impl Endpoint {
         self.cc.cwnd_event(&mut self.sk, event);
     }
 
-    /// `tcp_in_cwnd_reduction`.
-    #[inline]
-    fn in_cwnd_reduction(&self) -> bool {
-        matches!(self.sk.ca_state(), CaState::Cwr | CaState::Recovery)
-    }
-
     /// `tcp_init_cwnd`.
     pub(crate) fn initial_cwnd(&self) -> u32 {
         self.config.initcwnd.unwrap_or(crate::INITIAL_CWND).min(self.sk.snd_cwnd_clamp)
@@ -243,14 +237,6 @@ impl Endpoint {
         }
         Ok(())
     }
-}
-
-/// `tcp_current_ssthresh`.
-fn current_ssthresh(sk: &TcpSock) -> u32 {
-    if matches!(sk.ca_state(), CaState::Cwr | CaState::Recovery) {
-        return sk.snd_ssthresh;
-    }
-    sk.snd_ssthresh.max((sk.snd_cwnd >> 1) + (sk.snd_cwnd >> 2))
 }
 
 /// Flags of an ACK's processing (`FLAG_*` of net/ipv4/tcp_input.c).

@@ -78,7 +78,7 @@ impl Endpoint {
             self.cwnd_validate(cwnd_limited);
         }
         if sent > 0 {
-            if self.in_cwnd_reduction() {
+            if self.sk.in_cwnd_reduction() {
                 self.sk.prr_out += sent;
             }
             if push != Push::Probe {

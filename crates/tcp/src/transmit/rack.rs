@@ -106,14 +106,12 @@ impl Endpoint {
     /// `tcp_rack_reo_timeout`: the reordering timer has ended.
     pub(super) fn rack_reo_timeout(&mut self) {
         let prior = self.sk.packets_in_flight();
-        let lost = self.sk.lost;
         self.rack_detect_loss();
         if prior != self.sk.packets_in_flight() {
             if self.sk.ca_state() != CaState::Recovery {
                 self.enter_recovery(false);
                 if !self.has(Operation::CongControl) {
-                    let lost = self.sk.lost.wrapping_sub(lost);
-                    self.cwnd_reduction(1, lost, 0);
+                    self.sk.reduce_cwnd(1, false);
                 }
             }
             self.xmit_retransmit_queue();

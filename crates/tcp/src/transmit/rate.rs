@@ -46,43 +46,6 @@ impl Endpoint {
         }
     }
 
-    /// `tcp_rate_gen`.
-    #[inline]
-    pub(super) fn rate_gen(&mut self, delivered: u32, lost: u32, is_reneg: bool, rs: &mut RateSample) {
-        let sk = &mut self.sk;
-        if sk.app_limited != 0 && after(sk.delivered, sk.app_limited) {
-            sk.app_limited = 0;
-        }
-        if delivered > 0 {
-            sk.delivered_mstamp = sk.tcp_mstamp;
-        }
-        rs.acked_sacked = delivered;
-        rs.losses = lost as i32;
-        if rs.prior_mstamp == 0 || is_reneg {
-            rs.delivered = -1;
-            rs.interval_us = -1;
-            return;
-        }
-        rs.delivered = sk.delivered.wrapping_sub(rs.prior_delivered) as i32;
-        rs.delivered_ce = sk.delivered_ce.wrapping_sub(rs.prior_delivered_ce) as i32;
-        let sent_us = rs.interval_us;
-        let acked_us = sk.tcp_mstamp.saturating_sub(rs.prior_mstamp) as i64;
-        rs.interval_us = sent_us.max(acked_us);
-        rs.snd_interval_us = sent_us as u32;
-        rs.rcv_interval_us = acked_us as u32;
-        if rs.interval_us < i64::from(sk.rtt_min.s[0].v) {
-            rs.interval_us = -1;
-            return;
-        }
-        let better = rs.delivered as u64 * u64::from(sk.rate_interval_us)
-            >= u64::from(sk.rate_delivered) * rs.interval_us as u64;
-        if !rs.is_app_limited || better {
-            sk.rate_delivered = rs.delivered as u32;
-            sk.rate_interval_us = rs.interval_us as u32;
-            sk.set_rate_app_limited(rs.is_app_limited);
-        }
-    }
-
     /// `tcp_rate_check_app_limited`.
     pub(super) fn rate_check_app_limited(&mut self) {
         let sk = &mut self.sk;
@@ -98,15 +61,6 @@ impl Endpoint {
     /// `tcp_update_pacing_rate`.
     #[inline]
     pub(crate) fn update_pacing_rate(&mut self) {
-        let sk = &mut self.sk;
-        let slow_start = sk.snd_cwnd < sk.snd_ssthresh / 2;
-        let percent = if slow_start { self.config.pacing_ss_ratio } else { self.config.pacing_ca_ratio };
-        // srtt_us is 8 times the time.
-        let mut rate = u64::from(sk.mss_cache) * (10_000 << 3) * u64::from(percent);
-        rate *= u64::from(sk.snd_cwnd.max(sk.packets_out));
-        if sk.srtt_us > 0 {
-            rate /= u64::from(sk.srtt_us);
-        }
-        sk.sk_pacing_rate = rate.min(sk.sk_max_pacing_rate);
+        self.sk.update_pacing_rate(self.config.pacing_ss_ratio, self.config.pacing_ca_ratio);
     }
 }

@@ -184,9 +184,9 @@ impl Endpoint {
     pub(super) fn enter_recovery(&mut self, ece: bool) {
         self.sk.prior_ssthresh = 0;
         self.init_undo();
-        if !self.in_cwnd_reduction() {
+        if !self.sk.in_cwnd_reduction() {
             if !ece {
-                self.sk.prior_ssthresh = super::current_ssthresh(&self.sk);
+                self.sk.prior_ssthresh = self.sk.current_ssthresh();
             }
             self.init_cwnd_reduction();
         }

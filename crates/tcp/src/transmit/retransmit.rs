@@ -24,7 +24,7 @@ impl Endpoint {
             if !self.retransmit_skb(id, room.min(max_segs)) {
                 break;
             }
-            if self.in_cwnd_reduction() {
+            if self.sk.in_cwnd_reduction() {
                 self.sk.prr_out += self.tx.queue.get(id).segs();
             }
             if self.tx.queue.head() == Some(id) && self.sk.icsk_pending != Timer::Reordering as u8 {

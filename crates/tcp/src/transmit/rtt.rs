@@ -28,7 +28,7 @@ impl Endpoint {
             return false;
         }
         self.update_rtt_min(ca_rtt.max(0) as u32, flag);
-        self.estimate_rtt(seq_rtt as u32);
+        self.sk.estimate_rtt(seq_rtt as u32, self.rto_min_us());
         self.set_rto();
         self.sk.icsk_backoff = 0;
         true
@@ -43,41 +43,6 @@ impl Endpoint {
         let v = if rtt_us > 0 { rtt_us } else { self.tx.jiffy_us as u32 };
         let sample = MinMaxSample { t: self.jiffies(), v };
         running_min(&mut self.sk.rtt_min, window, sample);
-    }
-
-    /// `tcp_rtt_estimator`.
-    fn estimate_rtt(&mut self, rtt_us: u32) {
-        let rto_min_us = self.rto_min_us();
-        let sk = &mut self.sk;
-        if sk.srtt_us == 0 {
-            sk.srtt_us = (rtt_us << 3).max(1);
-            sk.mdev_us = rtt_us << 1;
-            sk.rttvar_us = sk.mdev_us.max(rto_min_us);
-            sk.mdev_max_us = sk.rttvar_us;
-            sk.rtt_seq = sk.snd_nxt;
-            return;
-        }
-        let mut error = i64::from(rtt_us) - i64::from(sk.srtt_us >> 3);
-        sk.srtt_us = (i64::from(sk.srtt_us) + error).max(1) as u32;
-        if error < 0 {
-            // A fall of the round-trip time hardly raises the deviation.
-            error = -error - i64::from(sk.mdev_us >> 2);
-            error = if error > 0 { error >> 3 } else { error };
-        } else {
-            error -= i64::from(sk.mdev_us >> 2);
-        }
-        sk.mdev_us = (i64::from(sk.mdev_us) + error).max(0) as u32;
-        if sk.mdev_us > sk.mdev_max_us {
-            sk.mdev_max_us = sk.mdev_us;
-            sk.rttvar_us = sk.rttvar_us.max(sk.mdev_max_us);
-        }
-        if crate::segment::after(sk.snd_una, sk.rtt_seq) {
-            if sk.mdev_max_us < sk.rttvar_us {
-                sk.rttvar_us -= (sk.rttvar_us - sk.mdev_max_us) >> 2;
-            }
-            sk.rtt_seq = sk.snd_nxt;
-            sk.mdev_max_us = rto_min_us;
-        }
     }
 
     /// `tcp_set_rto`, `tcp_bound_rto`.

@@ -60,7 +60,7 @@ impl Endpoint {
             || !after(self.sk.high_seq, self.sk.snd_una)
             || state == CaState::Loss && self.sk.icsk_retransmits == 0
         {
-            self.sk.prior_ssthresh = super::current_ssthresh(&self.sk);
+            self.sk.prior_ssthresh = self.sk.current_ssthresh();
             self.sk.prior_cwnd = self.sk.snd_cwnd;
             self.sk.snd_ssthresh = self.cc.ssthresh(&mut self.sk);
             self.ca_event(CaEvent::Loss);

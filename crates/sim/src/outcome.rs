@@ -1,7 +1,9 @@
 //! What goes into a run beside the scenario, and what comes out of it.
 
-use net::Counters;
-use scenario::Flow;
+use scenario::{
+    Flow,
+    rows::{FlowEnd, LinkEnd},
+};
 use schema::{Event, FlowSample, LinkSample};
 use tcp::CongestionControl;
 use units::Time;
@@ -43,32 +45,6 @@ pub trait Observer {
 
     /// How far the run is, with each flow's latest sample; false ends the run. Called once a sample interval.
     fn progress(&mut self, elapsed: Time, latest: &[FlowSample]) -> bool;
-}
-
-/// A flow's ends in time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FlowEnd {
-    /// The flow's name.
-    pub name: String,
-    /// Congestion control that was used at the end.
-    pub cc: Option<String>,
-    /// When it was connected.
-    pub started: Option<Time>,
-    /// When it ended.
-    pub ended: Option<Time>,
-    /// Application bytes received.
-    pub bytes: u64,
-}
-
-/// A link direction's counters at the end of the run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LinkEnd {
-    /// Index of the link in the scenario.
-    pub link: usize,
-    /// The direction from the second end to the first.
-    pub reversed: bool,
-    /// The counters.
-    pub counters: Counters,
 }
 
 /// What a run gave.

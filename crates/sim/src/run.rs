@@ -1,14 +1,17 @@
 //! One run from its first event to its last row.
 
-use scenario::{Scenario, plan};
+use scenario::{
+    Scenario, plan,
+    rows::{FlowEnd, micros},
+};
 use schema::{Event, EventKind};
 use units::Time;
 
 use crate::{
-    Controllers, Error, FlowEnd, Machine, Observer, Outcome,
+    Controllers, Error, Machine, Observer, Outcome,
     engine::{Engine, Traffic},
     recorder::Recorder,
-    sample::{Memory, look_at_ping, look_at_transfer, micros},
+    sample::{Memory, look_at_ping, look_at_transfer},
 };
 
 /// Simulates a scenario.
@@ -54,7 +57,7 @@ pub fn run(
     let duration = if interrupted { engine.now } else { last.unwrap_or_default() };
     Ok(Outcome {
         flow_ends,
-        link_ends: recorder.link_ends(),
+        link_ends: recorder.links_counted.ends(),
         duration: duration.min(scenario.duration),
         interrupted,
         data_segments,

@@ -7,8 +7,10 @@
 mod addresses;
 mod application;
 mod config;
+mod draws;
 mod engine;
 mod error;
+mod fragments;
 mod machine;
 mod neighbours;
 mod outcome;
@@ -18,8 +20,13 @@ mod ping;
 mod recorder;
 mod run;
 mod sample;
+mod seen;
+mod trace;
 mod transfer;
+mod udp;
 mod wire;
+mod xcp;
+mod xcp_window;
 
 pub use error::Error;
 pub use machine::{Machine, Segmentation};

@@ -57,7 +57,8 @@ impl Wire {
     /// A host sends.
     #[inline]
     pub(crate) fn send(&mut self, route: &Route, now: Time, mut packet: SimPacket) {
-        if self.segmentation == Segmentation::Host {
+        // Fragments have been made by the host already, and travel as one object all the same.
+        if self.segmentation == Segmentation::Host && matches!(packet.body, Body::Tcp(_)) {
             while packet.segments() > 1 {
                 let rest = packet.split_off(1);
                 self.send_one(route, now, std::mem::replace(&mut packet, rest));

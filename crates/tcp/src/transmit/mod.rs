@@ -172,7 +172,8 @@ impl Endpoint {
         self.cc.set_state(&mut self.sk, state);
         self.sk.set_ca_state(state);
         if old != state {
-            self.event(|at| Event::CaState { at, state });
+            let (cwnd, ssthresh) = (self.sk.snd_cwnd, self.sk.snd_ssthresh);
+            self.event(|at| Event::CaState { at, old, state, cwnd, ssthresh });
         }
     }
 

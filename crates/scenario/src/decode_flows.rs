@@ -10,7 +10,7 @@ use crate::{
     suggest::suggest,
     trace_file::Files,
     tree::{Node, Table},
-    types::{Flow, Kind, Ping, Tcp},
+    types::{BurstLengths, Bursts, Flow, Kind, Ping, Tcp, Udp, Xcp},
 };
 
 const LATER: &[&str] = &["ecn", "mtu", "cc_params", "parameters", "rate", "protocol"];
@@ -43,8 +43,18 @@ const PING: Keys = Keys {
     known: &["name", "from", "to", "kind", "start", "stop", "interval", "count", "payload"],
     later: LATER,
 };
-const KINDS: [&str; 2] = ["tcp", "ping"];
-const KINDS_LATER: [&str; 5] = ["udp", "tsunami", "sabul", "udt", "xcp"];
+const UDP: Keys = Keys {
+    what: "a udp flow",
+    known: &["name", "from", "to", "kind", "start", "stop", "rate", "packet", "size", "on", "off", "random"],
+    later: &["ecn", "mtu", "protocol"],
+};
+const XCP: Keys = Keys {
+    what: "an xcp flow",
+    known: &["name", "from", "to", "kind", "start", "stop", "size"],
+    later: LATER,
+};
+const KINDS: [&str; 4] = ["tcp", "ping", "udp", "xcp"];
+const KINDS_LATER: [&str; 3] = ["tsunami", "sabul", "udt"];
 
 /// What TCP_MAXSEG takes: TCP_MIN_MSS to MAX_TCP_WINDOW (include/net/tcp.h).
 const MSS: std::ops::RangeInclusive<u64> = 88..=32767;
@@ -52,6 +62,12 @@ const MSS: std::ops::RangeInclusive<u64> = 88..=32767;
 const MAX_SOCKET_BUFFER: Bytes = Bytes((i32::MAX / 2) as u64);
 /// What fits an IPv4 packet behind the IP and ICMP headers.
 const MAX_PING_PAYLOAD: Bytes = Bytes(65535 - 20 - 8);
+/// The same behind the IP and UDP headers.
+const MAX_DATAGRAM: Bytes = MAX_PING_PAYLOAD;
+/// A shorter time between two datagrams would not move the clock.
+const MIN_SPACING_NS: u128 = 1;
+/// Shorter bursts would be no bursts.
+const MIN_BURST: Time = Time(10_000);
 const MIN_PING_INTERVAL: Time = Time::from_millis(1);
 
 /// The flows of a normalised tree.
@@ -67,7 +83,12 @@ pub(crate) fn decode_flows(root: &Table, files: &Files, problems: &mut Problems)
 
 fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<Flow> {
     let kind = node.table().and_then(|t| t.get("kind")).and_then(Node::text).unwrap_or("tcp");
-    let keys = if kind == "ping" { &PING } else { &TCP };
+    let keys = match kind {
+        "ping" => &PING,
+        "udp" => &UDP,
+        "xcp" => &XCP,
+        _ => &TCP,
+    };
     let mut reader = Reader::new(node, keys, problems)?;
     reader.text("kind");
     if !KINDS.contains(&kind) {
@@ -84,6 +105,8 @@ fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<Fl
     }
     let kind = match kind {
         "ping" => Kind::Ping(decode_ping(&mut reader)),
+        "udp" => Kind::Udp(decode_udp(&mut reader)),
+        "xcp" => Kind::Xcp(Xcp { size: reader.size("size") }),
         _ => Kind::Tcp(decode_tcp(&mut reader, files)),
     };
     let name = reader.required_text("name", "\"bulk\"");
@@ -153,4 +176,39 @@ fn decode_ping(reader: &mut Reader) -> Ping {
     }
     let count = reader.integer("count", 1..=u32::MAX.into(), "").map(|count| count as u32);
     Ping { interval, count, payload }
+}
+
+fn decode_udp(reader: &mut Reader) -> Udp {
+    reader.required("rate", "\"100mbit\"");
+    let rate = reader.rate("rate").unwrap_or_default();
+    let packet = reader.size("packet");
+    if let Some(packet) = packet {
+        if packet > MAX_DATAGRAM {
+            let help = format!("write at most {}B", MAX_DATAGRAM.0);
+            reader.note("packet", format!("no datagram carries {packet}"), help);
+        } else if u128::from(packet.0) * 8_000_000_000 < MIN_SPACING_NS * u128::from(rate.0) {
+            let message = format!("{rate} are more than a datagram of {packet} each nanosecond");
+            reader.note("packet", message, "write larger datagrams or a lower rate");
+        }
+    }
+    Udp { rate, packet, size: reader.size("size"), bursts: decode_bursts(reader) }
+}
+
+/// How long the source sends and is silent: both or neither.
+fn decode_bursts(reader: &mut Reader) -> Option<Bursts> {
+    let (on, off) = (reader.positive_time("on"), reader.positive_time("off"));
+    if on.is_some_and(|on| on < MIN_BURST) {
+        reader.note("on", "these bursts are too short", "write at least 10us");
+    }
+    let lengths = match reader.boolean("random") {
+        Some(true) => BurstLengths::Exponential,
+        _ => BurstLengths::Fixed,
+    };
+    for (key, other) in [("on", "off"), ("off", "on"), ("random", "on")] {
+        if reader.node(key).is_some() && reader.node(other).is_none() {
+            let help = format!("write for example {other} = \"1s\"");
+            reader.note(key, format!("\"{key}\" needs \"{other}\""), help);
+        }
+    }
+    Some(Bursts { on: on?, off: off?, lengths })
 }

@@ -37,7 +37,7 @@ pub(crate) const TOP: Keys = Keys {
 const SWITCHES: Keys = Keys { what: "switches", known: &["names"], later: &[] };
 
 const DEFAULT_SAMPLE: Time = Time::from_millis(10);
-const MIN_SAMPLE: Time = Time::from_millis(1);
+const MIN_SAMPLE: Time = Time(1_000);
 const MAX_SAMPLE: Time = Time::from_secs(10);
 /// The start of the file: where a mistake is shown that is written nowhere.
 pub(crate) const START: Span = Span { source: 0, start: 0, end: 0 };
@@ -76,7 +76,7 @@ pub(crate) fn decode_scenario(name: &str, root: &Table, files: &Files, problems:
 fn sample(top: &mut Reader) -> Time {
     let sample = top.time("sample").unwrap_or(DEFAULT_SAMPLE);
     if !(MIN_SAMPLE..=MAX_SAMPLE).contains(&sample) {
-        top.note("sample", format!("\"sample\" cannot be {sample}"), "write a time from 1ms to 10s");
+        top.note("sample", format!("\"sample\" cannot be {sample}"), "write a time from 1us to 10s");
     }
     sample
 }

@@ -83,5 +83,6 @@ pub use path::Hop;
 pub use published::Published;
 pub use trace_file::Load;
 pub use types::{
-    Change, Cidr, Flow, Host, Interface, Kind, Link, Nic, Ping, Router, Scenario, StaticRoute, Tcp,
+    BurstLengths, Bursts, Change, Cidr, Flow, Host, Interface, Kind, Link, Nic, Ping, Router, Scenario,
+    StaticRoute, Tcp, Udp, Xcp,
 };

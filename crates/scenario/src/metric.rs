@@ -64,7 +64,8 @@ impl Metric {
     /// True where flows of `kind` have this metric.
     pub fn applies_to(self, kind: &Kind) -> bool {
         match kind {
-            Kind::Tcp(_) => self != Metric::FirstRtt,
+            Kind::Tcp(_) | Kind::Xcp(_) => self != Metric::FirstRtt,
+            Kind::Udp(_) => self.is_rate(),
             Kind::Ping(_) => !self.is_rate(),
         }
     }

@@ -8,7 +8,7 @@ use units::Time;
 use crate::{
     cc::{Cc, CcValues},
     print_pipe::{Detail, inline},
-    types::{Flow, Host, Interface, Kind, Link, Nic, Router, Scenario, StaticRoute},
+    types::{BurstLengths, Flow, Host, Interface, Kind, Link, Nic, Router, Scenario, StaticRoute},
 };
 
 impl Scenario {
@@ -143,6 +143,17 @@ fn put_flow(out: &mut String, flow: &Flow) {
             put_some(out, "count", ping.count);
             put(out, "payload", quote(ping.payload));
         }
+        Kind::Udp(udp) => {
+            put(out, "rate", quote(udp.rate));
+            put_some(out, "packet", udp.packet.map(quote));
+            put_some(out, "size", udp.size.map(quote));
+            if let Some(bursts) = udp.bursts {
+                put(out, "on", quote(bursts.on));
+                put(out, "off", quote(bursts.off));
+                put(out, "random", bursts.lengths == BurstLengths::Exponential);
+            }
+        }
+        Kind::Xcp(xcp) => put_some(out, "size", xcp.size.map(quote)),
     }
 }
 

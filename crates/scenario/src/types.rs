@@ -183,6 +183,10 @@ pub enum Kind {
     Tcp(Tcp),
     /// ICMP echo requests and their answers.
     Ping(Ping),
+    /// UDP datagrams at a rate.
+    Udp(Udp),
+    /// An XCP bulk transfer (Katabi, Handley and Rohrs 2002).
+    Xcp(Xcp),
 }
 
 impl Kind {
@@ -191,6 +195,8 @@ impl Kind {
         match self {
             Kind::Tcp(_) => "tcp",
             Kind::Ping(_) => "ping",
+            Kind::Udp(_) => "udp",
+            Kind::Xcp(_) => "xcp",
         }
     }
 }
@@ -236,4 +242,52 @@ impl Default for Ping {
     fn default() -> Self {
         Ping { interval: Time::from_millis(200), count: None, payload: Bytes(56) }
     }
+}
+
+/// Datagrams at exact times, in one go or in bursts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Udp {
+    /// Payload sent a second, while it sends.
+    pub rate: BitRate,
+    /// Payload of a datagram; `None` is the most that fits one packet of the sender's MTU.
+    pub packet: Option<Bytes>,
+    /// Payload to send; `None` sends until the flow stops.
+    pub size: Option<Bytes>,
+    /// Sends for a while and is silent for a while, in turn; `None` sends all the time.
+    pub bursts: Option<Bursts>,
+}
+
+impl Udp {
+    /// Share of the time in which it sends, from 0 to 1.
+    pub fn duty(&self) -> f64 {
+        self.bursts.map_or(1.0, |b| b.on.as_secs_f64() / (b.on.as_secs_f64() + b.off.as_secs_f64()))
+    }
+}
+
+/// An on/off source's times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bursts {
+    /// How long it sends.
+    pub on: Time,
+    /// How long it is silent.
+    pub off: Time,
+    /// Whether these are lengths or means.
+    pub lengths: BurstLengths,
+}
+
+/// How long bursts and pauses are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BurstLengths {
+    /// As said.
+    #[default]
+    Fixed,
+    /// Exponentially distributed around what is said.
+    Exponential,
+}
+
+/// A transfer whose window the routers set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Xcp {
+    /// Application bytes to send; `None` sends until the flow stops.
+    pub size: Option<Bytes>,
 }

@@ -76,7 +76,7 @@ fn limits() {
         ("queue = \"25MB\"", "overhead = 0"),
         ("queue = \"25MB\"", "overhead = 1000"),
         ("duration = \"20s\"", "duration = \"720h\""),
-        ("sample = \"10ms\"", "sample = \"1ms\""),
+        ("sample = \"10ms\"", "sample = \"1us\""),
         ("sample = \"10ms\"", "sample = \"10s\""),
         ("sample = \"10ms\"", "repeat = 1000"),
         ("sample = \"10ms\"", "seed = 0"),
@@ -146,8 +146,8 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
         ),
         (
             r#"kind = "ping""#,
-            r#"kind = "udp""#,
-            r#"f.toml:26:8: flows of kind "udp" are not supported yet; supported: tcp, ping"#,
+            r#"kind = "sabul""#,
+            r#"f.toml:26:8: flows of kind "sabul" are not supported yet; supported: tcp, ping, udp, xcp"#,
         ),
         (
             r#"kind = "ping""#,
@@ -326,13 +326,13 @@ fn quantities() {
         ),
         (
             r#"sample = "10ms""#,
-            r#"sample = "0.9ms""#,
-            r#"f.toml:2:10: "sample" cannot be 900 us; write a time from 1ms to 10s"#,
+            r#"sample = "0.9us""#,
+            r#"f.toml:2:10: "sample" cannot be 900 ns; write a time from 1us to 10s"#,
         ),
         (
             r#"sample = "10ms""#,
             r#"sample = "11s""#,
-            r#"f.toml:2:10: "sample" cannot be 11 s; write a time from 1ms to 10s"#,
+            r#"f.toml:2:10: "sample" cannot be 11 s; write a time from 1us to 10s"#,
         ),
         (r#"start = "1s""#, r#"start = "20s""#, "f.toml:23:9: the flow never starts; the run lasts 20 s"),
         (
@@ -388,6 +388,53 @@ interval = "0ms""#,
             r#"kind = "ping"
 payload = "66kB""#,
             "f.toml:27:11: no echo request carries 66 kB; write at most 65507B",
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "udp""#,
+            r#"f.toml:24:1: a udp flow needs "rate"; for example rate = "100mbit""#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "udp"
+rate = "1gbit"
+packet = "66kB""#,
+            "f.toml:28:10: no datagram carries 66 kB; write at most 65507B",
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "udp"
+rate = "100gbit"
+packet = "8B""#,
+            "f.toml:28:10: 100 Gbit/s are more than a datagram of 8 B each nanosecond; write larger datagrams or a lower rate",
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "udp"
+rate = "1gbit"
+on = "1s""#,
+            r#"f.toml:28:6: "on" needs "off"; write for example off = "1s""#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "udp"
+rate = "1gbit"
+random = true"#,
+            r#"f.toml:28:10: "random" needs "on"; write for example on = "1s""#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "udp"
+rate = "1gbit"
+on = "1us"
+off = "1s""#,
+            "f.toml:28:6: these bursts are too short; write at least 10us",
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "xcp"
+cc = "reno""#,
+            r#"f.toml:27:1: unknown key "cc" in an xcp flow; known here: name, from, to, kind, start, stop, size"#,
         ),
         (
             r#"cc = "cubic""#,

@@ -71,6 +71,23 @@ const EVERYTHING: &str = r#"
     interval = "1s"
     count = 9
     payload = "1000B"
+    [[flows]]
+    name = "stream"
+    kind = "udp"
+    from = "alpha"
+    to = "zeta"
+    rate = "80mbit"
+    packet = "1316B"
+    size = "1GB"
+    on = "200ms"
+    off = "1s"
+    random = true
+    [[flows]]
+    name = "explicit"
+    kind = "xcp"
+    from = "zeta"
+    to = "alpha"
+    size = "2GB"
 "#;
 
 /// The keys of directions, changes, routers and interfaces that `EVERYTHING` has not.

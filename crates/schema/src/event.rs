@@ -11,7 +11,7 @@ pub enum EventKind {
     CaState,
     /// Segments were retransmitted; the value is how many.
     Retransmit,
-    /// A retransmission timeout fired; the value is how many since the last sample.
+    /// A retransmission timeout fired; the value is how many since the last sample (in the simulator: 1).
     Rto,
     /// A queue overflowed; the value is how many packets it dropped.
     DropQueue,
@@ -19,11 +19,30 @@ pub enum EventKind {
     DropLoss,
     /// An echo request was not answered; the value is its sequence number.
     PingLost,
+    /// The sender marked segments lost; the value is how many. Simulator only, as all that follow.
+    Lost,
+    /// Recovery from a loss began; the value is the slow-start threshold that the window goes down to, in segments.
+    RecoveryEnter,
+    /// Recovery ended; the value is the congestion window in segments.
+    RecoveryLeave,
+    /// The window is reduced without a loss (ECN's mark, a tail loss probe that repaired one); the value is the
+    /// slow-start threshold in segments.
+    Reduction,
+    /// A tail loss probe was sent; the value is 1.
+    Probe,
+    /// A reduction turned out to be for nothing and was undone; the value is the congestion window in segments.
+    Undo,
+    /// The peer closed its window; the value is the bytes that wait.
+    ZeroWindow,
+    /// The peer opened its window again; the value is its size in bytes.
+    WindowOpen,
+    /// The handshake's first segment was sent again; the value is how often so far.
+    HandshakeRetry,
 }
 
 impl EventKind {
     /// All kinds, in storage order.
-    pub const ALL: [EventKind; 8] = [
+    pub const ALL: [EventKind; 17] = [
         EventKind::Start,
         EventKind::Stop,
         EventKind::CaState,
@@ -32,6 +51,15 @@ impl EventKind {
         EventKind::DropQueue,
         EventKind::DropLoss,
         EventKind::PingLost,
+        EventKind::Lost,
+        EventKind::RecoveryEnter,
+        EventKind::RecoveryLeave,
+        EventKind::Reduction,
+        EventKind::Probe,
+        EventKind::Undo,
+        EventKind::ZeroWindow,
+        EventKind::WindowOpen,
+        EventKind::HandshakeRetry,
     ];
 
     /// The name stored in the `kind` column.
@@ -45,6 +73,15 @@ impl EventKind {
             EventKind::DropQueue => "drop_queue",
             EventKind::DropLoss => "drop_loss",
             EventKind::PingLost => "ping_lost",
+            EventKind::Lost => "lost",
+            EventKind::RecoveryEnter => "recovery_enter",
+            EventKind::RecoveryLeave => "recovery_leave",
+            EventKind::Reduction => "reduction",
+            EventKind::Probe => "probe",
+            EventKind::Undo => "undo",
+            EventKind::ZeroWindow => "zero_window",
+            EventKind::WindowOpen => "window_open",
+            EventKind::HandshakeRetry => "handshake_retry",
         }
     }
 

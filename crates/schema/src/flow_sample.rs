@@ -53,7 +53,16 @@ table! {
             rcv_queue_bytes = "bytes received in order and not yet read by the application",
             rcv_rtt_us = "receiver's own round-trip estimate",
             rmem_alloc_bytes = "memory charged to the receive buffer",
-            bytes_received = "payload bytes received in order since the start",
+            bytes_received = "payload bytes received in order since the start (of a udp flow: in any order, once each)",
+            datagrams_sent = "of a udp flow: datagrams sent since the start",
+            datagrams_received = "of a udp flow: datagrams received since the start, duplicates left out",
+            datagrams_lost = "of a udp flow: datagrams missing before the newest received",
+            datagrams_reordered = "of a udp flow: datagrams that came after a later one",
+            datagrams_duplicated = "of a udp flow: datagrams that came again",
+            owd_us = "of a udp flow: mean one-way delay of the datagrams since the last sample",
+            min_owd_us = "of a udp flow: smallest one-way delay since the start",
+            max_owd_us = "of a udp flow: largest one-way delay since the start",
+            jitter_us = "of a udp flow: interarrival jitter (RFC 3550 section 6.4.1)",
         }
     }
 }

@@ -11,6 +11,7 @@ mod flow_sample;
 mod link_sample;
 mod summary;
 mod table;
+mod trace_row;
 
 pub use cause::Cause;
 pub use event::{Event, EventKind};
@@ -21,3 +22,4 @@ pub use summary::{
     SUMMARY_SCHEMA, Setting, Summary,
 };
 pub use table::{ColumnInfo, Metrics};
+pub use trace_row::{TraceKind, TraceRow};

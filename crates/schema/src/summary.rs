@@ -67,7 +67,7 @@ pub struct RunSummary {
     pub flows: Vec<FlowSummary>,
     /// The directions of links that are not ideal.
     pub links: Vec<LinkSummary>,
-    /// Jain's fairness index of the TCP flows' goodputs; `null` without TCP flows.
+    /// Jain's fairness index of the TCP and XCP flows' goodputs; `null` without any.
     pub fairness_jain: Option<f64>,
     /// Whether the run can be trusted, and why not.
     pub quality: Quality,
@@ -82,7 +82,7 @@ pub struct FlowSummary {
     pub from: String,
     /// Receiving host.
     pub to: String,
-    /// `tcp` or `ping`.
+    /// `tcp`, `ping`, `udp` or `xcp`.
     pub kind: String,
     /// Congestion control; `null` for other kinds than TCP.
     pub cc: Option<String>,
@@ -127,6 +127,33 @@ pub struct FlowSummary {
     /// Of a ping flow: echo requests not answered.
     #[serde(default)]
     pub pings_lost: Option<u64>,
+    /// Of a udp flow: datagrams sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams_sent: Option<u64>,
+    /// Of a udp flow: datagrams missing before the newest received. Those under way at the end are not lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams_lost: Option<u64>,
+    /// Of a udp flow: datagrams that came after a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams_reordered: Option<u64>,
+    /// Of a udp flow: datagrams that came again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams_duplicated: Option<u64>,
+    /// Of a udp flow: lost datagrams over lost and received ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_share: Option<f64>,
+    /// Of a udp flow: smallest one-way delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_owd_us: Option<f64>,
+    /// Of a udp flow: mean one-way delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_owd_us: Option<f64>,
+    /// Of a udp flow: largest one-way delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_owd_us: Option<f64>,
+    /// Of a udp flow: interarrival jitter at the end (RFC 3550 section 6.4.1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter_us: Option<f64>,
     /// Largest congestion window, payload bytes.
     pub max_cwnd_bytes: Option<u64>,
     /// Mean over time of the congestion window, payload bytes.
@@ -182,6 +209,11 @@ impl std::fmt::Display for Setting {
 }
 
 impl FlowSummary {
+    /// Whether it has a congestion window, and shares a path fairly or not.
+    pub fn has_window(&self) -> bool {
+        matches!(self.kind.as_str(), "tcp" | "xcp")
+    }
+
     /// The congestion control for people: its name and the parameters set, as in `griddt a=7`.
     pub fn cc_label(&self) -> Option<String> {
         let mut label = self.cc.clone()?;

@@ -14,8 +14,11 @@ use crate::{
     device::Devices,
     packet::{Body, Echo, SimPacket},
     ping::Ping,
+    trace::Trace,
     transfer::{Plan, Transfer},
+    udp::{self, Stream},
     wire::Wire,
+    xcp::XcpFlow,
 };
 
 /// So many events at one instant are a circle.
@@ -39,6 +42,8 @@ pub(crate) enum Traffic {
     None,
     Tcp(Box<Transfer>),
     Ping(Ping),
+    Udp(Box<Stream>),
+    Xcp(Box<XcpFlow>),
 }
 
 /// A simulation under way.
@@ -50,6 +55,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) flows: Vec<Flow>,
     wakes: Wakes,
     pub(crate) now: Time,
+    /// Flows to be traced, by their place in the scenario.
+    pub(crate) traced: Vec<usize>,
 }
 
 impl<'a> Engine<'a> {
@@ -69,7 +76,7 @@ impl<'a> Engine<'a> {
         }
         let devices = Devices::new(scenario, stations.iter().map(|station| station.node));
         let wire = Wire::new(network, devices, machine.segmentation);
-        Ok(Engine { scenario, machine, controllers, wire, flows, wakes, now: Time(0) })
+        Ok(Engine { scenario, machine, controllers, wire, flows, wakes, now: Time(0), traced: Vec::new() })
     }
 
     /// Does all that happens up to and including `until`.
@@ -127,7 +134,13 @@ impl<'a> Engine<'a> {
                 transfer.take(side, segment, self.now, &mut self.wire);
                 self.follow_up(index, side);
             }
-            (Traffic::Ping(ping), Body::Echo(echo)) if echo.fragments == echo.made => {
+            (Traffic::Udp(stream), Body::Datagram(datagram)) => stream.receiver.take(&datagram, self.now),
+            (Traffic::Xcp(xcp), Body::Xcp(data)) => xcp.take_data(&data, self.now, &mut self.wire),
+            (Traffic::Xcp(xcp), Body::XcpAck(ack)) => {
+                xcp.take_ack(&ack, self.now, &mut self.wire);
+                self.wakes.arm(SLOTS * index, xcp.window.timeout());
+            }
+            (Traffic::Ping(ping), Body::Echo(echo)) if echo.fragments.is_whole() => {
                 if echo.reply {
                     ping.take(self.now, &echo);
                     self.wakes.arm(SLOTS * index + APPLICATION, ping.next());
@@ -176,8 +189,23 @@ impl<'a> Engine<'a> {
                 self.follow_up(index, side);
             }
             Traffic::Ping(_) => self.ping(index),
+            Traffic::Udp(stream) => {
+                self.wakes.arm(slot, stream.send(self.now, &mut self.wire));
+            }
+            Traffic::Xcp(xcp) => {
+                xcp.on_timer(self.now, &mut self.wire);
+                self.wakes.arm(slot, xcp.window.timeout());
+            }
         }
         Ok(())
+    }
+
+    /// The trace of a flow that has one.
+    pub(crate) fn trace(&mut self, index: usize) -> Option<&mut Trace> {
+        match &mut self.flows[index].traffic {
+            Traffic::Tcp(transfer) => transfer.trace.as_deref_mut(),
+            _ => None,
+        }
     }
 
     /// A flow's time has come.
@@ -186,10 +214,12 @@ impl<'a> Engine<'a> {
         let addresses = self.flows[index].addresses;
         let host = |name: &str| self.scenario.host(name).ok_or_else(|| Error::NoWay(flow.name.clone()));
         let hosts = [host(&flow.from)?, host(&flow.to)?];
+        let (number, seed) = (2 * index as u32, self.scenario.seed);
         match &flow.kind {
             Kind::Tcp(tcp) => {
-                let (machine, seed) = (self.machine, self.scenario.seed);
-                let plan = Plan { machine, hosts, tcp, addresses, number: 2 * index as u32, seed };
+                let machine = self.machine;
+                let traced = self.traced.contains(&index).then_some(flow.name.as_str());
+                let plan = Plan { machine, hosts, tcp, addresses, number, seed, traced };
                 let ends = [self.controller(index, Side::Sender)?, self.controller(index, Side::Receiver)?];
                 let mut transfer = Transfer::connect(&plan, ends, self.now)?;
                 transfer.begin(self.now, &mut self.wire);
@@ -201,6 +231,27 @@ impl<'a> Engine<'a> {
                 let ping = Ping::new(ping, self.now, patience, hosts[0].mtu, addresses.ip_header);
                 self.flows[index].traffic = Traffic::Ping(ping);
                 self.ping(index);
+            }
+            Kind::Udp(udp) => {
+                let plan = udp::Plan {
+                    udp,
+                    there: addresses.there,
+                    ip_header: addresses.ip_header,
+                    mtu: hosts[0].mtu,
+                    to: number + 1,
+                    patience: scenario::plan::patience(self.scenario),
+                    seed,
+                };
+                let mut stream = Stream::new(&plan, self.now);
+                self.wakes.arm(SLOTS * index + APPLICATION, stream.send(self.now, &mut self.wire));
+                self.flows[index].traffic = Traffic::Udp(Box::new(stream));
+            }
+            Kind::Xcp(spec) => {
+                let mtu = hosts[0].mtu.min(hosts[1].mtu);
+                let mut xcp = XcpFlow::new(spec, mtu, addresses, number);
+                xcp.send(self.now, &mut self.wire);
+                self.wakes.arm(SLOTS * index, xcp.window.timeout());
+                self.flows[index].traffic = Traffic::Xcp(Box::new(xcp));
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use scenario::{
     Flow,
     rows::{FlowEnd, LinkEnd},
 };
-use schema::{Event, FlowSample, LinkSample};
+use schema::{Event, FlowSample, LinkSample, TraceRow};
 use tcp::CongestionControl;
 use units::Time;
 
@@ -45,6 +45,19 @@ pub trait Observer {
 
     /// How far the run is, with each flow's latest sample; false ends the run. Called once a sample interval.
     fn progress(&mut self, elapsed: Time, latest: &[FlowSample]) -> bool;
+
+    /// Whether a TCP flow's sender is to be traced. Asked once, before the run.
+    fn traces(&self, _flow: &Flow) -> bool {
+        false
+    }
+
+    /// Rows of traces since the last call, in order of time. They are not kept for the [`Outcome`].
+    ///
+    /// # Errors
+    /// Ends the run.
+    fn traced(&mut self, _rows: &[TraceRow]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
 }
 
 /// What a run gave.

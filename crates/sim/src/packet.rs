@@ -1,7 +1,14 @@
-//! What crosses the simulated network: a TCP segment, an echo, or the question for a neighbour's address.
+//! What crosses the simulated network: a TCP segment, a datagram, an XCP packet or its answer, an echo, or the question
+//! for a neighbour's address.
 
-use net::{Arrival, Destination, Ecn, Emission, Packet, Router};
+use net::{Arrival, Destination, Ecn, Emission, Packet, Router, XcpHeader};
 use tcp::{Segment, ecn};
+
+use crate::{
+    fragments::Fragments,
+    udp::Datagram,
+    xcp::{XcpAck, XcpData},
+};
 
 /// A packet or super-packet.
 #[derive(Debug, Clone)]
@@ -17,6 +24,9 @@ pub(crate) struct SimPacket {
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
     Tcp(Segment),
+    Datagram(Datagram),
+    Xcp(XcpData),
+    XcpAck(XcpAck),
     Echo(Echo),
     Neighbour(Neighbour),
 }
@@ -26,11 +36,7 @@ pub(crate) enum Body {
 pub(crate) struct Echo {
     pub(crate) sequence: u32,
     pub(crate) reply: bool,
-    /// IP payload of each fragment but the last, of the last, and how many are here and were made.
-    pub(crate) bytes: u32,
-    pub(crate) last_bytes: u32,
-    pub(crate) fragments: u16,
-    pub(crate) made: u16,
+    pub(crate) fragments: Fragments,
 }
 
 /// Address resolution (RFC 826, RFC 4861) between two stations of one link layer.
@@ -46,8 +52,9 @@ impl Packet for SimPacket {
     fn segments(&self) -> u32 {
         match &self.body {
             Body::Tcp(segment) => segment.segs(),
-            Body::Echo(echo) => u32::from(echo.fragments),
-            Body::Neighbour(_) => 1,
+            Body::Echo(echo) => u32::from(echo.fragments.here),
+            Body::Datagram(datagram) => u32::from(datagram.fragments.here),
+            Body::Neighbour(_) | Body::Xcp(_) | Body::XcpAck(_) => 1,
         }
     }
 
@@ -55,9 +62,10 @@ impl Packet for SimPacket {
     fn segment_bytes(&self) -> u32 {
         match &self.body {
             Body::Tcp(segment) => self.header + segment.segment_len(0),
-            Body::Echo(echo) if echo.fragments == 1 => self.header + echo.last_bytes,
-            Body::Echo(echo) => self.header + echo.bytes,
-            Body::Neighbour(_) => self.header,
+            Body::Echo(echo) => self.header + echo.fragments.first_bytes(),
+            Body::Datagram(datagram) => self.header + datagram.fragments.first_bytes(),
+            Body::Xcp(data) => self.header + data.payload,
+            Body::Neighbour(_) | Body::XcpAck(_) => self.header,
         }
     }
 
@@ -65,22 +73,30 @@ impl Packet for SimPacket {
     fn last_segment_bytes(&self) -> u32 {
         match &self.body {
             Body::Tcp(segment) => self.header + segment.segment_len(segment.segs() - 1),
-            Body::Echo(echo) => self.header + echo.last_bytes,
-            Body::Neighbour(_) => self.header,
+            Body::Echo(echo) => self.header + echo.fragments.last_bytes,
+            Body::Datagram(datagram) => self.header + datagram.fragments.last_bytes,
+            Body::Xcp(_) | Body::Neighbour(_) | Body::XcpAck(_) => self.segment_bytes(),
         }
     }
 
     fn split_off(&mut self, at: u32) -> Self {
         let body = match &mut self.body {
             Body::Tcp(segment) => Body::Tcp(segment.split_off(at)),
-            Body::Echo(echo) => {
-                let rest = Echo { fragments: echo.fragments - at as u16, ..*echo };
-                *echo = Echo { fragments: at as u16, last_bytes: echo.bytes, ..*echo };
-                Body::Echo(rest)
+            Body::Echo(echo) => Body::Echo(Echo { fragments: echo.fragments.split_off(at), ..*echo }),
+            Body::Datagram(datagram) => {
+                Body::Datagram(Datagram { fragments: datagram.fragments.split_off(at), ..*datagram })
             }
-            Body::Neighbour(one) => Body::Neighbour(*one),
+            // One segment each.
+            Body::Neighbour(_) | Body::Xcp(_) | Body::XcpAck(_) => self.body.clone(),
         };
         SimPacket { body, ..*self }
+    }
+
+    fn xcp(&mut self) -> Option<&mut XcpHeader> {
+        match &mut self.body {
+            Body::Xcp(data) => Some(&mut data.header),
+            _ => None,
+        }
     }
 
     fn ecn(&self) -> Ecn {
@@ -150,7 +166,7 @@ mod tests {
 
     #[test]
     fn an_echo_in_fragments_keeps_its_bytes() {
-        let echo = Echo { sequence: 1, reply: false, bytes: 1480, last_bytes: 48, fragments: 3, made: 3 };
+        let echo = Echo { sequence: 1, reply: false, fragments: Fragments::of(3008, 1500, 20) };
         let mut packet = SimPacket { to: 0, header: 20, body: Body::Echo(echo) };
         let rest = packet.split_off(2);
         assert_eq!((packet.segments(), packet.last_segment_bytes()), (2, 1500));

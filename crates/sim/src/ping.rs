@@ -3,7 +3,7 @@
 use scenario::Ping as Spec;
 use units::Time;
 
-use crate::packet::Echo;
+use crate::{fragments::Fragments, packet::Echo};
 
 /// Bytes of an ICMP header.
 const ICMP_HEADER: u32 = 8;
@@ -26,13 +26,8 @@ pub(crate) struct Ping {
 impl Ping {
     pub(crate) fn new(spec: &Spec, start: Time, patience: Time, mtu: u32, ip_header: u32) -> Self {
         let payload = ICMP_HEADER + u32::try_from(spec.payload.0).unwrap_or(u32::MAX).min(65_507);
-        // Fragments carry multiples of eight bytes (RFC 791 section 3.2).
-        let room = ((mtu.saturating_sub(ip_header)) / 8 * 8).max(8);
-        let fragments = if payload + ip_header <= mtu { 1 } else { payload.div_ceil(room) };
-        let bytes = if fragments == 1 { payload } else { room };
-        let last_bytes = payload - (fragments - 1) * bytes;
-        let made = fragments as u16;
-        let echo = Echo { sequence: 0, reply: false, bytes, last_bytes, fragments: made, made };
+        let fragments = Fragments::of(payload, mtu, ip_header);
+        let echo = Echo { sequence: 0, reply: false, fragments };
         Ping {
             spec: spec.clone(),
             start,
@@ -101,7 +96,7 @@ mod tests {
         let mut ping = Ping::new(&spec, Time(1_000), Time(500), 1500, 20);
         assert_eq!(ping.next(), Some(Time(1_000)));
         let first = ping.send(Time(1_000)).unwrap();
-        assert_eq!((first.sequence, first.last_bytes, first.fragments), (1, 64, 1));
+        assert_eq!((first.sequence, first.fragments.last_bytes, first.fragments.made), (1, 64, 1));
         assert_eq!(ping.send(Time(1_050)), None);
         ping.send(Time(1_100)).unwrap();
         ping.take(Time(1_120), &first);
@@ -116,6 +111,6 @@ mod tests {
     fn a_large_echo_goes_in_fragments() {
         let spec = Spec { payload: Bytes(4_000), ..Spec::default() };
         let echo = Ping::new(&spec, Time(0), Time(1), 1500, 20).send(Time(0)).unwrap();
-        assert_eq!((echo.fragments, echo.bytes, echo.last_bytes), (3, 1480, 4_008 - 2 * 1480));
+        assert_eq!(echo.fragments, Fragments::of(4_008, 1500, 20));
     }
 }

@@ -2,7 +2,7 @@
 
 use net::Counters;
 use scenario::{plan::SampledPipe, rows::LinkTable};
-use schema::{Event, FlowSample, LinkSample};
+use schema::{Event, FlowSample, LinkSample, TraceRow};
 use units::Time;
 
 use crate::{Error, Observer};
@@ -18,6 +18,8 @@ pub(crate) struct Recorder<'a> {
     pub(crate) events: Vec<Event>,
     /// How many rows of each table the observer has.
     told: [usize; 3],
+    /// So many events are in order of time.
+    sorted: usize,
     pub(crate) links_counted: LinkTable<'a>,
     latest: Vec<FlowSample>,
 }
@@ -30,6 +32,7 @@ impl<'a> Recorder<'a> {
             links: Vec::new(),
             events: Vec::new(),
             told: [0; 3],
+            sorted: 0,
             links_counted: LinkTable::new(sampled),
             latest: Vec::new(),
         }
@@ -55,7 +58,8 @@ impl<'a> Recorder<'a> {
     pub(crate) fn tell(&mut self, now: Time, end: bool) -> Result<bool, Error> {
         let [flows, links, events] = self.told;
         // Each flow's events were added at a look; between two looks all are known.
-        self.events[events..].sort_by_key(|event| event.time_us);
+        self.events[self.sorted..].sort_by_key(|event| event.time_us);
+        self.sorted = self.events.len();
         if end || self.flows.len() - flows + self.links.len() - links >= BATCH {
             self.told = [self.flows.len(), self.links.len(), self.events.len()];
             self.observer
@@ -63,5 +67,18 @@ impl<'a> Recorder<'a> {
                 .map_err(Error::Observer)?;
         }
         Ok(self.observer.progress(now, &self.latest))
+    }
+
+    /// Whether a flow is to be traced.
+    pub(crate) fn traces(&self, flow: &scenario::Flow) -> bool {
+        self.observer.traces(flow)
+    }
+
+    /// Hands rows of traces on.
+    pub(crate) fn take_traces(&mut self, rows: &mut Vec<TraceRow>) -> Result<(), Error> {
+        rows.sort_by_key(|row| row.time_us);
+        let taken = if rows.is_empty() { Ok(()) } else { self.observer.traced(rows) };
+        rows.clear();
+        taken.map_err(Error::Observer)
     }
 }

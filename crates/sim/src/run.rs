@@ -11,8 +11,11 @@ use crate::{
     Controllers, Error, Machine, Observer, Outcome,
     engine::{Engine, Traffic},
     recorder::Recorder,
-    sample::{Memory, look_at_ping, look_at_transfer},
+    sample::{Memory, look_at_ping, look_at_stream, look_at_transfer, look_at_xcp},
 };
+
+/// Traces are handed on at least so often, so that they need little memory.
+const TRACE_SPAN: Time = Time(10_000_000);
 
 /// Simulates a scenario.
 ///
@@ -27,11 +30,12 @@ pub fn run(
     let sampled = plan::sampled_pipes(scenario);
     let mut recorder = Recorder::new(&sampled, observer);
     let mut engine = Engine::new(scenario, machine, controllers)?;
+    engine.traced = (0..scenario.flows.len()).filter(|i| recorder.traces(&scenario.flows[*i])).collect();
     let mut memories: Vec<Memory> = scenario.flows.iter().map(|_| Memory::default()).collect();
     let mut interrupted = false;
     while !interrupted && engine.flows.iter().any(|flow| !flow.over) {
         let look = next_look(scenario, &engine);
-        engine.run_until(look)?;
+        advance(&mut engine, look, &mut recorder)?;
         for (index, memory) in memories.iter_mut().enumerate() {
             look_at(&mut engine, index, memory, &mut recorder);
         }
@@ -44,10 +48,15 @@ pub fn run(
     let flow_ends: Vec<FlowEnd> = ends
         .map(|((spec, memory), flow)| {
             let (mut cc, mut bytes) = (None, 0);
-            if let Traffic::Tcp(transfer) = &mut flow.traffic {
-                cc = Some(transfer.sender.controller().name().to_owned());
-                bytes = transfer.received();
-                data_segments += u64::from(transfer.sender.info(engine.now.0).data_segs_out_segs);
+            match &mut flow.traffic {
+                Traffic::Tcp(transfer) => {
+                    cc = Some(transfer.sender.controller().name().to_owned());
+                    bytes = transfer.received();
+                    data_segments += u64::from(transfer.sender.info(engine.now.0).data_segs_out_segs);
+                }
+                Traffic::Udp(stream) => bytes = stream.receiver.bytes,
+                Traffic::Xcp(xcp) => bytes = xcp.received,
+                Traffic::None | Traffic::Ping(_) => {}
             }
             let Memory { started, ended, .. } = *memory;
             FlowEnd { name: spec.name.clone(), cc, started, ended, bytes }
@@ -65,6 +74,22 @@ pub fn run(
         links: recorder.links,
         events: recorder.events,
     })
+}
+
+/// Lets the run go on until a look, and hands on what is traced.
+fn advance(engine: &mut Engine<'_>, until: Time, recorder: &mut Recorder<'_>) -> Result<(), Error> {
+    if engine.traced.is_empty() {
+        return engine.run_until(until);
+    }
+    let mut rows = Vec::new();
+    while engine.now < until {
+        engine.run_until(until.min(Time(engine.now.0 + TRACE_SPAN.0)))?;
+        for index in engine.traced.clone() {
+            rows.extend(engine.trace(index).map(|trace| trace.rows.drain(..)).into_iter().flatten());
+        }
+        recorder.take_traces(&mut rows)?;
+    }
+    Ok(())
 }
 
 /// The next look: a whole number of intervals, or the end of a flow that comes before it.
@@ -96,6 +121,15 @@ fn look_at(engine: &mut Engine<'_>, index: usize, memory: &mut Memory, recorder:
             let row = look_at_transfer(&spec.name, transfer, now, memory, &mut recorder.events);
             row.into_iter().for_each(|row| recorder.take_flow(row));
             (started, finished) = (transfer.started, transfer.finished);
+        }
+        Traffic::Udp(stream) => {
+            recorder.take_flow(look_at_stream(&spec.name, stream, now, memory));
+            (started, finished) = (Some(spec.start), stream.finished(now));
+        }
+        Traffic::Xcp(xcp) => {
+            let row = look_at_xcp(&spec.name, xcp, now, memory, &mut recorder.events);
+            recorder.take_flow(row);
+            (started, finished) = (Some(spec.start), xcp.finished);
         }
         Traffic::Ping(ping) => {
             look_at_ping(&spec.name, ping).for_each(|row| recorder.take_flow(row));

@@ -5,7 +5,7 @@ use schema::{Event, EventKind, FlowSample};
 use tcp::Info;
 use units::Time;
 
-use crate::{ping::Ping, transfer::Transfer};
+use crate::{ping::Ping, transfer::Transfer, udp::Stream, xcp::XcpFlow};
 
 /// What is remembered of a flow between two looks.
 #[derive(Debug, Default)]
@@ -14,6 +14,16 @@ pub(crate) struct Memory {
     seen_us: Option<i64>,
     pub(crate) started: Option<Time>,
     pub(crate) ended: Option<Time>,
+}
+
+impl Memory {
+    /// The rate at which bytes were received since the last look.
+    fn goodput_bps(&mut self, now_us: i64, received: u64) -> Option<i64> {
+        let since = self.seen_us.replace(now_us);
+        let bits = u128::from(received - std::mem::replace(&mut self.received, received)) * 8;
+        let span_us = (now_us - since?).max(1) as u128;
+        i64::try_from(bits * 1_000_000 / span_us).ok()
+    }
 }
 
 /// Looks at a connection.
@@ -25,7 +35,7 @@ pub(crate) fn look_at_transfer(
     events: &mut Vec<Event>,
 ) -> Option<FlowSample> {
     while let Some(event) = transfer.sender.next_event() {
-        events.extend(translated(name, &event));
+        translated(&event, |at, kind, value| note(events, name, Time(at), kind, value));
     }
     if !transfer.is_connected() {
         return None;
@@ -34,14 +44,7 @@ pub(crate) fn look_at_transfer(
     let mut row = row(&sender, &receiver);
     row.flow = name.into();
     row.time_us = micros(now);
-    let received = transfer.received();
-    if let Some(before) = memory.seen_us {
-        let span_us = (row.time_us - before).max(1) as u128;
-        let bits = u128::from(received - memory.received) * 8;
-        row.goodput_bps = i64::try_from(bits * 1_000_000 / span_us).ok();
-    }
-    memory.received = received;
-    memory.seen_us = Some(row.time_us);
+    row.goodput_bps = memory.goodput_bps(row.time_us, transfer.received());
     Some(row)
 }
 
@@ -58,15 +61,111 @@ pub(crate) fn look_at_ping<'a>(
     })
 }
 
-/// An event of the record; what the record does not know of is left out.
-fn translated(name: &str, event: &tcp::Event) -> Option<Event> {
-    let (at, kind, value) = match *event {
-        tcp::Event::CaState { at, state } => (at, EventKind::CaState, state as i64),
-        tcp::Event::Retransmit { at, segs, .. } => (at, EventKind::Retransmit, i64::from(segs)),
-        tcp::Event::Rto { at } => (at, EventKind::Rto, 1),
-        _ => return None,
-    };
-    Some(Event { time_us: micros(Time(at)), subject: name.into(), kind, value })
+/// Looks at a stream of datagrams.
+pub(crate) fn look_at_stream(name: &str, stream: &mut Stream, now: Time, memory: &mut Memory) -> FlowSample {
+    let count = |number: u64| i64::try_from(number).ok();
+    let time_us = micros(now);
+    let receiver = &mut stream.receiver;
+    let owd = receiver.owd;
+    FlowSample {
+        time_us,
+        flow: name.into(),
+        goodput_bps: memory.goodput_bps(time_us, receiver.bytes),
+        bytes_sent: count(stream.source.sent_bytes),
+        bytes_received: count(receiver.bytes),
+        datagrams_sent: count(stream.source.sent),
+        datagrams_received: count(receiver.received),
+        datagrams_lost: count(receiver.lost()),
+        datagrams_reordered: count(receiver.reordered),
+        datagrams_duplicated: count(receiver.duplicated),
+        owd_us: receiver.take_mean_owd().map(micros),
+        min_owd_us: owd.map(|(least, _)| micros(least)),
+        max_owd_us: owd.map(|(_, most)| micros(most)),
+        jitter_us: owd.map(|_| (receiver.jitter_ns / 1e3) as i64),
+        ..FlowSample::default()
+    }
+}
+
+/// Looks at an XCP transfer.
+pub(crate) fn look_at_xcp(
+    name: &str,
+    xcp: &mut XcpFlow,
+    now: Time,
+    memory: &mut Memory,
+    events: &mut Vec<Event>,
+) -> FlowSample {
+    for (at, kind, value) in xcp.events.drain(..) {
+        note(events, name, at, kind, value);
+    }
+    let count = |number: u64| i64::try_from(number).ok();
+    let time_us = micros(now);
+    let window = &xcp.window;
+    let rtt = window.rtt();
+    FlowSample {
+        time_us,
+        flow: name.into(),
+        goodput_bps: memory.goodput_bps(time_us, xcp.received),
+        snd_cwnd_segs: Some(window.cwnd_packets()),
+        snd_ssthresh_segs: window.ssthresh_packets(),
+        snd_mss_bytes: Some(i64::from(xcp.payload)),
+        unacked_segs: Some(i64::from(window.inflight())),
+        total_retrans_segs: count(xcp.sent_again),
+        bytes_acked: count(xcp.acked_bytes),
+        bytes_sent: count(xcp.sent_bytes),
+        segs_out: count(xcp.sent_packets),
+        data_segs_out_segs: count(xcp.sent_packets),
+        srtt_us: rtt.map(|(srtt, _)| micros(srtt)),
+        rttvar_us: rtt.map(|(_, rttvar)| micros(rttvar)),
+        min_rtt_us: window.min_rtt.map(micros),
+        rto_us: Some(micros(window.rto())),
+        total_rto: count(xcp.timeouts),
+        bytes_received: count(xcp.received),
+        ..FlowSample::default()
+    }
+}
+
+/// Adds an event; losses and retransmissions of one instant are one row.
+fn note(events: &mut Vec<Event>, name: &str, at: Time, kind: EventKind, value: i64) {
+    let time_us = micros(at);
+    let adds_up = matches!(kind, EventKind::Lost | EventKind::Retransmit);
+    // Losses and retransmissions of a recovery take turns.
+    let same = events
+        .iter_mut()
+        .rev()
+        .take(2)
+        .find(|e| adds_up && e.time_us == time_us && e.kind == kind && e.subject == name);
+    match same {
+        Some(event) => event.value += value,
+        None => events.push(Event { time_us, subject: name.into(), kind, value }),
+    }
+}
+
+/// What the record says of an endpoint's event: no row, one or two.
+fn translated(event: &tcp::Event, mut told: impl FnMut(u64, EventKind, i64)) {
+    use tcp::{CaState, Event as Of};
+    let repairs = |state: CaState| matches!(state, CaState::Recovery | CaState::Loss);
+    match *event {
+        Of::Established { .. } => {}
+        Of::CaState { at, old, state, cwnd, ssthresh } => {
+            told(at, EventKind::CaState, state as i64);
+            match state {
+                CaState::Recovery => told(at, EventKind::RecoveryEnter, i64::from(ssthresh)),
+                CaState::Cwr => told(at, EventKind::Reduction, i64::from(ssthresh)),
+                _ if repairs(old) && !repairs(state) => told(at, EventKind::RecoveryLeave, i64::from(cwnd)),
+                _ => {}
+            }
+        }
+        Of::Retransmit { at, segs, .. } => told(at, EventKind::Retransmit, i64::from(segs)),
+        Of::Lost { at, segs, .. } => told(at, EventKind::Lost, i64::from(segs)),
+        Of::Rto { at } => told(at, EventKind::Rto, 1),
+        Of::Probe { at } => told(at, EventKind::Probe, 1),
+        Of::Undo { at, cwnd } => told(at, EventKind::Undo, i64::from(cwnd)),
+        Of::ZeroWindow { at, waiting } => {
+            told(at, EventKind::ZeroWindow, i64::try_from(waiting).unwrap_or(i64::MAX));
+        }
+        Of::WindowOpen { at, window } => told(at, EventKind::WindowOpen, i64::from(window)),
+        Of::HandshakeRetry { at, times } => told(at, EventKind::HandshakeRetry, i64::from(times)),
+    }
 }
 
 fn row(sender: &Info, receiver: &Info) -> FlowSample {

@@ -9,7 +9,9 @@ use crate::{
     addresses::{Addresses, Route},
     application::{Reader, Writer},
     config::config,
+    draws::Draws,
     packet::{Body, SimPacket},
+    trace::Trace,
     wire::Wire,
 };
 
@@ -27,6 +29,8 @@ pub(crate) struct Transfer {
     header: u32,
     /// Most segments that a card hands over in one, of the sender's host and of the receiver's.
     gro: [u32; 2],
+    /// Where the sender's segments are to be traced.
+    pub(crate) trace: Option<Box<Trace>>,
     /// When the sender was connected.
     pub(crate) started: Option<Time>,
     /// When the last byte was read.
@@ -42,6 +46,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) number: u32,
     /// Decides on the first sequence numbers.
     pub(crate) seed: u64,
+    /// The flow's name, where it is traced.
+    pub(crate) traced: Option<&'a str>,
 }
 
 impl Transfer {
@@ -51,12 +57,13 @@ impl Transfer {
         [sender, receiver]: [Box<dyn CongestionControl>; 2],
         now: Time,
     ) -> Result<Transfer, Error> {
-        let Plan { machine, hosts, tcp, addresses, number, seed } = plan;
+        let Plan { machine, hosts, tcp, addresses, number, seed, traced } = plan;
         let make = |side: Side| -> Result<tcp::Config, Error> {
             let host = hosts[side as usize];
             let mut config = config(machine, host, tcp, side)?;
             config.ip_header = addresses.ip_header;
-            config.initial_seq = initial_seq(*seed, number + side as u32);
+            // A number like any other, the same for the same seed.
+            config.initial_seq = Draws::one(*seed, number + side as u32) as u32;
             Ok(config)
         };
         let (own, peer) = (make(Side::Sender)?, make(Side::Receiver)?);
@@ -69,6 +76,7 @@ impl Transfer {
         let gro = hosts.map(most);
         let mut sender = Endpoint::connect(own, sender, now.0);
         sender.keep_events(true);
+        let trace = traced.map(|name| Box::new(Trace::new(name, &sender)));
         Ok(Transfer {
             sender,
             receiver: Endpoint::listen(peer, receiver),
@@ -79,6 +87,7 @@ impl Transfer {
             number: *number,
             header: addresses.ip_header + 20 + 12 * u32::from(timestamps),
             gro,
+            trace,
             started: None,
             finished: None,
         })
@@ -103,10 +112,24 @@ impl Transfer {
     #[inline]
     fn take_one(&mut self, side: Side, segment: Segment, now: Time, wire: &mut Wire) {
         self.tell_room(side, now, wire);
-        self.end(side).on_segment(now.0, segment);
+        if side == Side::Sender && self.trace.is_some() {
+            self.take_traced(segment, now);
+        } else {
+            self.end(side).on_segment(now.0, segment);
+        }
         self.send(side, now, wire);
         if side == Side::Sender && self.started.is_none() && self.sender.state() != State::SynSent {
             self.started = Some(now);
+        }
+    }
+
+    #[cold]
+    fn take_traced(&mut self, segment: Segment, now: Time) {
+        let (ack, is_syn) = (segment.ack, segment.syn.is_some());
+        let blocks = segment.sack.as_ref().map_or(0, |sack| sack.as_slice().len());
+        self.sender.on_segment(now.0, segment);
+        if let Some(trace) = self.trace.as_mut().filter(|_| !is_syn) {
+            trace.heard(now, &self.sender.sk, ack, blocks);
         }
     }
 
@@ -209,15 +232,12 @@ impl Transfer {
             } else if let Some(sack) = &segment.sack {
                 header += 4 + 8 * sack.count() as u32;
             }
+            if side == Side::Sender
+                && let Some(trace) = &mut self.trace
+            {
+                trace.sent(now, &endpoint.sk, &segment);
+            }
             wire.send(route, now, SimPacket { to, header, body: Body::Tcp(segment) });
         }
     }
-}
-
-/// A first sequence number like any other, the same for the same seed (SplitMix64, Steele and others 2014).
-fn initial_seq(seed: u64, number: u32) -> u32 {
-    let mut x = seed.wrapping_add(u64::from(number).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)) as u32
 }

@@ -94,7 +94,8 @@ impl Wire {
     /// A host sends.
     #[inline]
     pub(crate) fn send(&mut self, route: &Route, now: Time, mut packet: SimPacket) {
-        if self.segmentation == Segmentation::Host {
+        // Fragments have been made by the host already, and travel as one object all the same.
+        if self.segmentation == Segmentation::Host && matches!(packet.body, Body::Tcp(_)) {
             while packet.segments() > 1 {
                 let rest = packet.split_off(1);
                 self.send_through_device(route, now, std::mem::replace(&mut packet, rest));

@@ -105,8 +105,14 @@ pub enum Event {
     CaState {
         /// When, ns.
         at: u64,
+        /// The state before.
+        old: crate::CaState,
         /// The new one.
         state: crate::CaState,
+        /// Congestion window, segments.
+        cwnd: u32,
+        /// Slow-start threshold, segments.
+        ssthresh: u32,
     },
     /// Segments were sent again.
     Retransmit {
@@ -140,6 +146,29 @@ pub enum Event {
     Undo {
         /// When, ns.
         at: u64,
+        /// Congestion window after it, segments.
+        cwnd: u32,
+    },
+    /// The peer closed its window.
+    ZeroWindow {
+        /// When, ns.
+        at: u64,
+        /// Bytes that wait to be sent.
+        waiting: u64,
+    },
+    /// The peer opened its window again.
+    WindowOpen {
+        /// When, ns.
+        at: u64,
+        /// The window, bytes.
+        window: u32,
+    },
+    /// A SYN, or the answer to one, was sent again.
+    HandshakeRetry {
+        /// When, ns.
+        at: u64,
+        /// How often so far.
+        times: u8,
     },
 }
 

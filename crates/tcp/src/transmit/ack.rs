@@ -5,7 +5,7 @@
 
 use super::{flag, recovery::Retransmission};
 use crate::{
-    Endpoint, Flags, Operation, RateSample, Segment,
+    Endpoint, Event, Flags, Operation, RateSample, Segment,
     behaviour::Growth,
     segment::{after, before},
 };
@@ -163,14 +163,26 @@ impl Endpoint {
             state.flag |= flag::WIN_UPDATE;
             sk.snd_wl1 = segment.seq;
             if sk.snd_wnd != nwin {
-                sk.snd_wnd = nwin;
+                let old = std::mem::replace(&mut sk.snd_wnd, nwin);
                 sk.max_window = sk.max_window.max(nwin);
+                if old == 0 || nwin == 0 {
+                    self.window_opened_or_closed(nwin);
+                }
                 if !self.tx.queue.unsent.is_empty() {
                     self.slow_start_after_idle_check();
                 }
             }
         }
         self.update_una(segment.ack);
+    }
+
+    #[cold]
+    fn window_opened_or_closed(&mut self, window: u32) {
+        let waiting = self.notsent();
+        self.event(|at| match window {
+            0 => Event::ZeroWindow { at, waiting },
+            _ => Event::WindowOpen { at, window },
+        });
     }
 
     /// `tcp_snd_una_update`.

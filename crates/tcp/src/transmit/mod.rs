@@ -36,9 +36,7 @@ mod timeout;
 mod timers;
 mod undo;
 
-use crate::{
-    CaEvent, CaState, Config, Endpoint, Event, Operation, behaviour::Windows, segment::before,
-};
+use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, behaviour::Windows, segment::before};
 pub(crate) use chrono::Chrono;
 use queue::SendQueue;
 use sacked::Sacked;
@@ -175,7 +173,8 @@ impl Endpoint {
         self.cc.set_state(&mut self.sk, state);
         self.sk.set_ca_state(state);
         if old != state {
-            self.event(|at| Event::CaState { at, state });
+            let (cwnd, ssthresh) = (self.sk.snd_cwnd, self.sk.snd_ssthresh);
+            self.event(|at| Event::CaState { at, old, state, cwnd, ssthresh });
         }
     }
 

@@ -17,7 +17,8 @@ impl Endpoint {
             self.abort();
             return;
         }
-        self.event(|at| Event::Rto { at });
+        let times = self.sk.icsk_retransmits.saturating_add(1);
+        self.event(|at| if syn { Event::HandshakeRetry { at, times } } else { Event::Rto { at } });
         if !syn {
             self.enter_loss();
         }

@@ -53,7 +53,8 @@ impl Endpoint {
         self.sk.snd_cwnd_stamp = self.jiffies();
         self.sk.undo_marker = 0;
         self.set_rack_advanced();
-        self.event(|at| Event::Undo { at });
+        let cwnd = self.sk.snd_cwnd;
+        self.event(|at| Event::Undo { at, cwnd });
     }
 
     /// `tcp_try_undo_recovery`. True: without SACK, nothing may be concluded yet.

@@ -1,0 +1,93 @@
+//! Which of many numbered packets have come: a bit for each, over a window that moves on.
+
+use std::collections::VecDeque;
+
+/// What a packet's number says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It is the newest so far.
+    Newest,
+    /// A later one has come before.
+    Late,
+    /// It has come before, or is older than the window.
+    Again,
+}
+
+/// The numbers seen.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    words: VecDeque<u64>,
+    /// The number of the first bit of the first word, over 64.
+    first: u64,
+    /// The newest number and one more.
+    next: u64,
+    most_words: usize,
+}
+
+impl Seen {
+    /// Keeps at most so many numbers apart, rounded up to 64.
+    pub(crate) fn new(window: usize) -> Self {
+        Seen { words: VecDeque::new(), first: 0, next: 0, most_words: window.div_ceil(64).max(1) }
+    }
+
+    /// One more than the newest number.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// A packet has come.
+    pub(crate) fn take(&mut self, number: u64) -> Place {
+        let word = number / 64;
+        if word < self.first {
+            return Place::Again;
+        }
+        while self.first + self.words.len() as u64 <= word {
+            self.words.push_back(0);
+            if self.words.len() > self.most_words {
+                self.words.pop_front();
+                self.first += 1;
+            }
+        }
+        let (place, bit) = ((word - self.first) as usize, 1 << (number % 64));
+        if self.words[place] & bit != 0 {
+            return Place::Again;
+        }
+        self.words[place] |= bit;
+        while self.words.len() > 1 && self.words[0] == u64::MAX {
+            self.words.pop_front();
+            self.first += 1;
+        }
+        if number < self.next {
+            return Place::Late;
+        }
+        self.next = number + 1;
+        Place::Newest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_ones_and_duplicates_are_told_apart() {
+        let mut seen = Seen::new(usize::MAX);
+        let places = [0, 2, 1, 1, 200, 2, 199, 199].map(|number| seen.take(number));
+        use Place::{Again, Late, Newest};
+        assert_eq!(places, [Newest, Newest, Late, Again, Newest, Again, Late, Again]);
+        assert_eq!(seen.next(), 201);
+    }
+
+    #[test]
+    fn the_window_moves_on() {
+        let mut seen = Seen::new(128);
+        for number in (0..100_000).filter(|number| number % 3 != 0) {
+            seen.take(number);
+        }
+        assert!(seen.words.len() <= 2);
+        assert_eq!((seen.take(99_999 - 3), seen.take(3)), (Place::Late, Place::Again));
+        let mut all = Seen::new(usize::MAX);
+        (0..100_000).for_each(|number| _ = all.take(number));
+        assert_eq!(all.words.len(), 1, "what is complete needs no room");
+    }
+}

@@ -1,6 +1,7 @@
 //! longfat: a workbench for TCP on long fat networks.
 
 mod app;
+mod batch;
 mod bdp;
 mod cc_command;
 mod cc_command_check;
@@ -11,6 +12,8 @@ mod engine;
 mod exit;
 mod flow_context;
 mod interrupt;
+mod job;
+mod jobs;
 mod lab_check;
 mod lab_command;
 mod lab_engine;

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use lab::Journal;
 use record::Writer;
-use scenario::{Published, Scenario, ScenarioFile};
+use scenario::{Kind, Published, Scenario, ScenarioFile};
 use schema::{HostInfo, PublishedResult, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
@@ -50,6 +50,10 @@ pub struct RunArgs {
     /// The Linux version that is simulated, as in 6.1; without it this machine's
     #[arg(long, value_name = "VERSION")]
     kernel: Option<KernelVersion>,
+    /// Keep each segment that this flow's sender sends and each ACK that comes to it, in trace.parquet (simulator, TCP;
+    /// may be given several times)
+    #[arg(long, value_delimiter = ',', value_name = "FLOW")]
+    trace: Vec<String>,
     /// Also write a report of all these runs
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -70,6 +74,8 @@ struct Asked<'a> {
     host: HostInfo,
     /// The kernel to simulate, where asked.
     kernel: Option<KernelVersion>,
+    /// Flows to be traced.
+    traced: &'a [String],
     /// With `--set` the scenario is not the published one any more.
     changed: bool,
 }
@@ -118,7 +124,9 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         host: lab::host_info(),
         changed: !args.sets.is_empty(),
         kernel: args.kernel,
+        traced: &args.trace,
     };
+    check_traced(&args.trace, &jobs)?;
     let stop = interrupt::flag()?;
     let setup = match jobs.iter().any(|job| job.engine == Engine::Lab) {
         true => Some(lab_setup(args.ports)?),
@@ -165,6 +173,21 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     }
     missed(&summary)?;
     told
+}
+
+/// What is to be traced must be there.
+fn check_traced(traced: &[String], jobs: &[Job<'_>]) -> anyhow::Result<()> {
+    let simulated = || jobs.iter().filter(|job| job.engine == Engine::Sim);
+    if !traced.is_empty() && simulated().next().is_none() {
+        return Err(Exit::BadInput("--trace is the simulator's: add --engine sim".into()).into());
+    }
+    for (name, job) in traced.iter().flat_map(|name| simulated().map(move |job| (name, job))) {
+        let mut tcp = job.scenario.flows.iter().filter(|flow| matches!(flow.kind, Kind::Tcp(_)));
+        if !tcp.any(|flow| flow.name == *name) {
+            return Err(Exit::BadInput(format!("--trace {name}: there is no TCP flow of this name")).into());
+        }
+    }
+    Ok(())
 }
 
 /// A figure of a scenario that was changed with `--set` is no proof against the published one.
@@ -265,7 +288,8 @@ fn make(
             }
         }
         (Engine::Sim, _) => {
-            let setup = SimSetup { path: asked.path, host: &asked.host, kernel: asked.kernel };
+            let setup =
+                SimSetup { path: asked.path, host: &asked.host, kernel: asked.kernel, traced: asked.traced };
             match sim_engine::run(&job.scenario, begun, &setup, &title(file, job), &mut writer, stop) {
                 Ok(rows) => rows,
                 Err(error) => {
@@ -326,6 +350,7 @@ fn title(file: &ScenarioFile, job: &Job<'_>) -> String {
 /// The tables for people.
 fn tables(summary: &Summary, report: Option<&Path>) -> String {
     let mut text = format!("{}\n{}\n", summary.title, view::table::verdicts(&summary.runs));
+    text.push_str(&view::table::datagrams(&summary.runs));
     for run in summary.runs.iter().filter(|r| !r.quality.notes.is_empty()) {
         let judged = if run.quality.ok { "remark" } else { "NOT TO BE TRUSTED" };
         let variant = run.variant.as_deref().unwrap_or("-");

@@ -18,8 +18,7 @@ pub enum TraceKind {
 
 impl TraceKind {
     /// All kinds.
-    pub const ALL: [TraceKind; 4] =
-        [TraceKind::Sent, TraceKind::Retransmit, TraceKind::Ack, TraceKind::Sack];
+    pub const ALL: [TraceKind; 4] = [TraceKind::Sent, TraceKind::Retransmit, TraceKind::Ack, TraceKind::Sack];
 
     /// The name stored in the `kind` column.
     pub fn name(self) -> &'static str {

@@ -22,12 +22,7 @@ impl Fragments {
         // Fragments carry multiples of eight bytes.
         let bytes = (mtu.saturating_sub(ip_header) / 8 * 8).max(8);
         let made = payload.div_ceil(bytes);
-        Fragments {
-            bytes,
-            last_bytes: payload - (made - 1) * bytes,
-            here: made as u16,
-            made: made as u16,
-        }
+        Fragments { bytes, last_bytes: payload - (made - 1) * bytes, here: made as u16, made: made as u16 }
     }
 
     /// Whether none is missing.

@@ -32,3 +32,4 @@ pub use error::Error;
 pub use machine::{Machine, Segmentation};
 pub use outcome::{Controllers, FlowEnd, LinkEnd, Observer, Outcome, Side};
 pub use run::run;
+pub use xcp::HEADER as XCP_HEADER_BYTES;

@@ -128,9 +128,11 @@ fn note(events: &mut Vec<Event>, name: &str, at: Time, kind: EventKind, value: i
     let time_us = micros(at);
     let adds_up = matches!(kind, EventKind::Lost | EventKind::Retransmit);
     // Losses and retransmissions of a recovery take turns.
-    let same = events.iter_mut().rev().take(2).find(|e| {
-        adds_up && e.time_us == time_us && e.kind == kind && e.subject == name
-    });
+    let same = events
+        .iter_mut()
+        .rev()
+        .take(2)
+        .find(|e| adds_up && e.time_us == time_us && e.kind == kind && e.subject == name);
     match same {
         Some(event) => event.value += value,
         None => events.push(Event { time_us, subject: name.into(), kind, value }),

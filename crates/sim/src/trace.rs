@@ -53,8 +53,7 @@ impl Trace {
             flow: self.flow.clone(),
             kind,
             snd_cwnd_segs: Some(i64::from(sk.snd_cwnd)),
-            snd_ssthresh_segs: (sk.snd_ssthresh < tcp::INFINITE_SSTHRESH)
-                .then(|| i64::from(sk.snd_ssthresh)),
+            snd_ssthresh_segs: (sk.snd_ssthresh < tcp::INFINITE_SSTHRESH).then(|| i64::from(sk.snd_ssthresh)),
             inflight_segs: Some(i64::from(sk.packets_in_flight())),
             srtt_us: (sk.srtt_us > 0).then(|| i64::from(sk.srtt_us >> 3)),
             snd_wnd_bytes: Some(i64::from(sk.snd_wnd)),

@@ -125,8 +125,7 @@ struct Burst {
 impl Source {
     fn new(udp: &Udp, most: u32, draws: Draws, start: Time) -> Self {
         let payload = udp.packet.map_or(most, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX));
-        let mut burst =
-            Burst { start, before_ns: 0, length_ns: u64::MAX, bursts: udp.bursts, draws };
+        let mut burst = Burst { start, before_ns: 0, length_ns: u64::MAX, bursts: udp.bursts, draws };
         burst.length_ns = burst.bursts.map_or(u64::MAX, |bursts| burst.length(bursts.on, bursts.lengths).0);
         let mut source = Source {
             rate: udp.rate,
@@ -314,8 +313,12 @@ mod tests {
     #[test]
     fn bursts_alternate_with_pauses() {
         let fixed = Bursts { on: Time(2_000_000), off: Time(10_000_000), lengths: BurstLengths::Fixed };
-        let udp =
-            Udp { rate: BitRate(8_000_000), packet: Some(Bytes(1000)), bursts: Some(fixed), ..Udp::default() };
+        let udp = Udp {
+            rate: BitRate(8_000_000),
+            packet: Some(Bytes(1000)),
+            bursts: Some(fixed),
+            ..Udp::default()
+        };
         assert_eq!(times(&udp, 5), [1_000, 1_001_000, 12_001_000, 13_001_000, 24_001_000]);
         let random = Bursts { lengths: BurstLengths::Exponential, ..fixed };
         let all = times(&Udp { bursts: Some(random), ..udp }, 60_000);

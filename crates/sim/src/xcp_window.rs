@@ -95,11 +95,7 @@ impl Window {
 
     /// What a packet says now.
     pub(crate) fn header(&self) -> XcpHeader {
-        XcpHeader {
-            cwnd_bytes: self.cwnd,
-            rtt: self.srtt.unwrap_or_default(),
-            feedback_bytes: f64::INFINITY,
-        }
+        XcpHeader { cwnd_bytes: self.cwnd, rtt: self.srtt.unwrap_or_default(), feedback_bytes: f64::INFINITY }
     }
 
     /// An acknowledgement; none where the packet's fate was known.
@@ -278,7 +274,7 @@ mod tests {
     #[test]
     fn silence_loses_all() {
         let mut window = full(4);
-        assert_eq!(window.timed_out(Time(999_999_999)), []);
+        assert!(window.timed_out(Time(999_999_999)).is_empty());
         assert_eq!(window.timed_out(Time(1_000_000_000)), [0, 1, 2, 3]);
         assert_eq!((window.cwnd, window.timeout()), (1_000.0, None));
         assert_eq!(window.sent(Time(1_000_000_000), 0), 4);

@@ -172,7 +172,7 @@ pub fn settings(cc: &Cc) -> BTreeMap<String, Setting> {
 fn asked(scenario: &Scenario) -> impl Iterator<Item = (&Flow, &Cc)> {
     scenario.flows.iter().filter_map(|flow| match &flow.kind {
         Kind::Tcp(tcp) => Some((flow, tcp.cc.as_ref()?)),
-        Kind::Ping(_) => None,
+        Kind::Ping(_) | Kind::Udp(_) | Kind::Xcp(_) => None,
     })
 }
 

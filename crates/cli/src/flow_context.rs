@@ -4,7 +4,7 @@ use std::fs;
 
 use model::{Ip, Transport};
 use net::{LossUnit, PipeSpec, QueueLimit};
-use scenario::{Flow, Host, Kind, Scenario, Tcp};
+use scenario::{Flow, Host, Kind, Scenario, Tcp, Udp};
 use units::{BitRate, Time};
 use verdict::{Buffer, FlowContext, PathLink};
 
@@ -58,6 +58,32 @@ impl<'a> FlowPath<'a> {
             .reduce(f64::min)
     }
 
+    /// Payload that the links allow to datagrams of this size.
+    pub fn datagram_limit_bps(&self, payload: u32) -> Option<f64> {
+        self.there
+            .iter()
+            .filter_map(|(_, _, d)| {
+                Some(model::datagram_goodput_bps(d.rate.mean()?, payload, self.mtu, self.ip, d.overhead))
+            })
+            .reduce(f64::min)
+    }
+
+    /// Goodput that the links allow to XCP with full packets.
+    pub fn xcp_limit_bps(&self) -> Option<f64> {
+        let headers = self.ip.header_bytes() + sim::XCP_HEADER_BYTES;
+        let payload = self.mtu.saturating_sub(headers);
+        self.there
+            .iter()
+            .filter_map(|(_, _, d)| Some(model::goodput_bps(d.rate.mean()?, payload, headers, d.overhead)))
+            .reduce(f64::min)
+    }
+
+    /// Payload of a udp flow's datagrams.
+    pub fn datagram_payload(&self, udp: &Udp) -> u32 {
+        let most = model::payload_bytes(self.mtu, self.ip, Transport::Udp);
+        udp.packet.map_or(most, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX))
+    }
+
     /// Bytes that the queue of the slowest link holds, with packets of the path's MTU.
     pub fn queue_bytes(&self) -> Option<u64> {
         let (direction, _) = self.slowest()?;
@@ -86,9 +112,13 @@ pub fn flow_context(scenario: &Scenario, flow: &Flow) -> FlowContext {
         to: flow.to.clone(),
         ..FlowContext::default()
     };
-    let Kind::Tcp(tcp) = &flow.kind else { return context };
     if let Some(path) = FlowPath::of(scenario, flow) {
-        context.wire_limit_bps = path.wire_limit_bps(tcp.mss);
+        context.wire_limit_bps = match &flow.kind {
+            Kind::Tcp(tcp) => path.wire_limit_bps(tcp.mss),
+            Kind::Udp(udp) => path.datagram_limit_bps(path.datagram_payload(udp)),
+            Kind::Xcp(_) => path.xcp_limit_bps(),
+            Kind::Ping(_) => return context,
+        };
         context.path = path
             .there
             .iter()
@@ -101,6 +131,7 @@ pub fn flow_context(scenario: &Scenario, flow: &Flow) -> FlowContext {
             })
             .collect();
     }
+    let Kind::Tcp(tcp) = &flow.kind else { return context };
     context.pacing_bps = tcp.pacing.map(BitRate::as_f64);
     (context.send_buffer, context.receive_buffer) = buffers(scenario, flow, tcp);
     context

@@ -27,6 +27,8 @@ pub struct Asked<'a> {
     pub host: HostInfo,
     /// The kernel to simulate, where asked.
     pub kernel: Option<KernelVersion>,
+    /// Flows to be traced in the simulator, by name.
+    pub traced: &'a [String],
     /// With `--set` the scenario is not the published one any more.
     pub changed: bool,
 }
@@ -158,7 +160,8 @@ fn run(
     match job.engine {
         Engine::Model => Ok(model_engine::run(&job.scenario, begun, &asked.host).into()),
         Engine::Sim => {
-            let setup = SimSetup { path: asked.path, host: &asked.host, kernel: asked.kernel };
+            let setup =
+                SimSetup { path: asked.path, host: &asked.host, kernel: asked.kernel, traced: asked.traced };
             sim_engine::run(&job.scenario, begun, &setup, teller(), writer, means.stop)
         }
         Engine::Lab => {

@@ -137,7 +137,7 @@ pub fn complete(
     summary.links =
         outcome.link_ends.iter().map(|end| link_summary(scenario, end, outcome.duration)).collect();
     let goodputs: Vec<f64> =
-        summary.flows.iter().filter(|f| f.kind == "tcp").map(|f| f.goodput_bps.unwrap_or(0.0)).collect();
+        summary.flows.iter().filter(|f| f.has_window()).map(|f| f.goodput_bps.unwrap_or(0.0)).collect();
     summary.fairness_jain = model::jain_index(&goodputs);
     summary.duration_s = outcome.duration.as_secs_f64();
     summary.wall_s = (outcome.wall.as_secs_f64() * 1000.0).round() / 1000.0;

@@ -3,9 +3,10 @@
 use std::str::FromStr;
 
 use model::{Buffer, PathInputs, Prediction, buffer_defaults, predict};
-use scenario::{Cc, Flow, Kind, Published, Scenario, ScenarioFile, Tcp};
+use net::{Discipline, PipeSpec};
+use scenario::{Cc, Flow, Kind, Published, Scenario, ScenarioFile, Tcp, Udp, Xcp};
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
-use units::{Bytes, KernelRequirement, KernelVersion};
+use units::{Bytes, KernelRequirement, KernelVersion, Time};
 
 use crate::{
     cc_law::law,
@@ -23,7 +24,8 @@ pub fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> Run
     // A kernel whose version cannot be read is taken for a new one.
     let kernel = KernelVersion::from_str(&host.kernel).unwrap_or(KernelVersion::new(6, 18));
     summary.flows = flows(scenario, kernel);
-    let goodputs: Vec<f64> = summary.flows.iter().filter_map(|f| f.goodput_bps).collect();
+    let goodputs: Vec<f64> =
+        summary.flows.iter().filter(|f| f.has_window()).filter_map(|f| f.goodput_bps).collect();
     summary.fairness_jain = model::jain_index(&goodputs);
     if goodputs.len() > 1 {
         summary.quality.notes.push("the model takes each flow as alone on its path".into());
@@ -60,6 +62,8 @@ fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Opti
             let summary = FlowSummary { cc: Some(cc.name().into()), cc_set: settings(&cc), ..summary };
             tcp_summary(summary, &inputs, &predict(&inputs))
         }
+        Kind::Udp(udp) => udp_summary(summary, udp, &path, active(scenario, flow)),
+        Kind::Xcp(xcp) => xcp_summary(summary, xcp, &path, active(scenario, flow)),
         Kind::Ping(_) => {
             let rtt_us = (path.rtt.as_secs_f64() + HOST_TIME_S) * 1e6;
             // The first echo waits for an address resolution of one round trip.
@@ -90,7 +94,6 @@ fn inputs(
         verdict::Buffer::Fixed(asked) => Buffer::Fixed { asked: Bytes(asked) },
         verdict::Buffer::Unknown => Buffer::Tuned { largest: default },
     };
-    let end = flow.stop.unwrap_or(scenario.duration).min(scenario.duration);
     let slowest = path.slowest();
     PathInputs {
         rate: slowest.map(|(_, rate)| rate),
@@ -110,7 +113,51 @@ fn inputs(
         write_rate: tcp.write_rate,
         pacing: tcp.pacing,
         size: tcp.size,
-        duration: units::Time(end.0.saturating_sub(flow.start.0)),
+        duration: active(scenario, flow),
+    }
+}
+
+/// From a flow's start to its end at the latest.
+fn active(scenario: &Scenario, flow: &Flow) -> Time {
+    let end = flow.stop.unwrap_or(scenario.duration).min(scenario.duration);
+    Time(end.0.saturating_sub(flow.start.0))
+}
+
+/// What the slowest link lets through of what is sent; losses on the wire come after its queue.
+fn udp_summary(summary: FlowSummary, udp: &Udp, path: &FlowPath<'_>, active: Time) -> FlowSummary {
+    let (rate, payload) = (udp.rate.as_f64(), path.datagram_payload(udp));
+    let limit = path.datagram_limit_bps(payload);
+    let packets = model::datagram_packets(payload, path.mtu, path.ip);
+    let whole = (1.0 - path.loss()).powi(i32::try_from(packets).unwrap_or(i32::MAX));
+    let passed = limit.map_or(1.0, |limit| (limit / rate).min(1.0)) * whole;
+    let goodput = rate * udp.duty() * passed;
+    let offered = rate * udp.duty() * active.as_secs_f64() / 8.0;
+    let sent = udp.size.map_or(offered, |size| offered.min(size.0 as f64));
+    let owd_us: f64 = path.there.iter().map(|(_, _, d)| d.delay.as_micros_f64()).sum();
+    FlowSummary {
+        goodput_bps: Some(goodput),
+        steady_goodput_bps: Some(goodput),
+        bytes: Some((sent * passed) as u64),
+        wire_limit_bps: limit,
+        loss_share: Some(1.0 - passed),
+        min_owd_us: Some(owd_us),
+        ..summary
+    }
+}
+
+/// A path that loses nothing is full after a few round trips, where a queue speaks XCP.
+fn xcp_summary(summary: FlowSummary, xcp: &Xcp, path: &FlowPath<'_>, active: Time) -> FlowSummary {
+    let speaks = |d: &PipeSpec| matches!(d.discipline, Discipline::Xcp(_));
+    let limit = path.xcp_limit_bps();
+    let goodput = limit.filter(|_| path.loss() == 0.0 && path.slowest().is_some_and(|(d, _)| speaks(d)));
+    let most = xcp.size.map_or(f64::INFINITY, |size| size.0 as f64);
+    FlowSummary {
+        goodput_bps: goodput,
+        steady_goodput_bps: goodput,
+        bytes: goodput.map(|bps| (bps * active.as_secs_f64() / 8.0).min(most) as u64),
+        min_rtt_us: Some(path.rtt.as_micros_f64()),
+        wire_limit_bps: limit,
+        ..summary
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use lab::Journal;
+use scenario::Kind;
 use schema::{PublishedVerdict, RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
@@ -19,7 +20,7 @@ use crate::{
     engine::{Engine, Engines},
     exit::Exit,
     interrupt,
-    job::{Asked, Keep, Means, now},
+    job::{Asked, Job, Keep, Means, now},
     jobs::{Wanted, jobs},
     lab_command::clean_journal,
     lab_engine::{self, LabSetup},
@@ -53,6 +54,10 @@ pub struct RunArgs {
     /// after another in any case
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
+    /// Keep each segment that this flow's sender sends and each ACK that comes to it, in trace.parquet (simulator, TCP;
+    /// may be given several times)
+    #[arg(long, value_delimiter = ',', value_name = "FLOW")]
+    trace: Vec<String>,
     /// Also write a report of all these runs
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -68,9 +73,11 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         host: lab::host_info(),
         changed: !args.sets.is_empty(),
         kernel: args.kernel,
+        traced: &args.trace,
     };
     let engines = Engines::chosen(&args.engine);
     let jobs = jobs(&asked, &Wanted { engines: &engines, variants: &args.variant, sets: &args.sets })?;
+    check_traced(&args.trace, &jobs)?;
     let stop = interrupt::flag()?;
     let setup = match engines.contains(&Engine::Lab) {
         true => Some(lab_setup(args.ports)?),
@@ -114,6 +121,21 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     told
 }
 
+/// What is to be traced must be there.
+fn check_traced(traced: &[String], jobs: &[Job<'_>]) -> anyhow::Result<()> {
+    let simulated = || jobs.iter().filter(|job| job.engine == Engine::Sim);
+    if !traced.is_empty() && simulated().next().is_none() {
+        return Err(Exit::BadInput("--trace is the simulator's: add --engine sim".into()).into());
+    }
+    for (name, job) in traced.iter().flat_map(|name| simulated().map(move |job| (name, job))) {
+        let mut tcp = job.scenario.flows.iter().filter(|flow| matches!(flow.kind, Kind::Tcp(_)));
+        if !tcp.any(|flow| flow.name == *name) {
+            return Err(Exit::BadInput(format!("--trace {name}: there is no TCP flow of this name")).into());
+        }
+    }
+    Ok(())
+}
+
 /// A report's directory must be there: better known before the runs than after them.
 pub fn check_directory(report: &Path) -> anyhow::Result<()> {
     let directory = match report.parent() {
@@ -152,6 +174,7 @@ pub fn lab_setup(ports: Option<lab::Backend>) -> anyhow::Result<LabSetup> {
 /// The tables for people.
 fn tables(summary: &Summary, report: Option<&Path>) -> String {
     let mut text = format!("{}\n{}\n", summary.title, view::table::verdicts(&summary.runs));
+    text.push_str(&view::table::datagrams(&summary.runs));
     for run in summary.runs.iter().filter(|r| !r.quality.notes.is_empty()) {
         let judged = if run.quality.ok { "remark" } else { "NOT TO BE TRUSTED" };
         let variant = run.variant.as_deref().unwrap_or("-");

@@ -11,7 +11,7 @@ use std::{
 use cc::native::Library;
 use record::Writer;
 use scenario::{Cc, Flow, Host, Kind, Scenario};
-use schema::{Event, FlowSample, HostInfo, LinkSample, Quality, RunSummary};
+use schema::{Event, FlowSample, HostInfo, LinkSample, Quality, RunSummary, TraceRow};
 use sim::{Controllers, Machine, Observer, Outcome, Side};
 use units::{KernelVersion, Time};
 
@@ -34,6 +34,8 @@ pub struct SimSetup<'a> {
     pub host: &'a HostInfo,
     /// Another kernel to be simulated.
     pub kernel: Option<KernelVersion>,
+    /// Flows to be traced, by name.
+    pub traced: &'a [String],
 }
 
 /// Simulates the scenario and completes `summary`. Without a writer there is no record.
@@ -48,7 +50,7 @@ pub fn run(
     let began = Instant::now();
     let machine = machine(setup)?;
     let mut native = Native { scenario, path: setup.path, machine: &machine, libraries: Vec::new() };
-    let mut recording = Recording { writer, teller, told: began, stop };
+    let mut recording = Recording { writer, teller, told: began, stop, traced: setup.traced };
     let outcome = sim::run(scenario, &machine, &mut native, &mut recording);
     recording.teller.finish();
     let outcome = outcome.map_err(failure)?;
@@ -221,6 +223,7 @@ struct Recording<'a> {
     teller: Teller,
     told: Instant,
     stop: &'a AtomicBool,
+    traced: &'a [String],
 }
 
 impl Observer for Recording<'_> {
@@ -242,5 +245,16 @@ impl Observer for Recording<'_> {
             self.teller.tell(&lab::Progress { elapsed, flows: latest.to_vec() });
         }
         !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn traces(&self, flow: &Flow) -> bool {
+        self.traced.contains(&flow.name)
+    }
+
+    fn traced(&mut self, rows: &[TraceRow]) -> Result<(), Box<dyn Error + Send + Sync>> {
+        match &mut self.writer {
+            Some(writer) => writer.append_trace(rows).map_err(Into::into),
+            None => Ok(()),
+        }
     }
 }

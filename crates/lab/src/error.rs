@@ -21,6 +21,14 @@ pub enum Error {
         /// What there is.
         available: String,
     },
+    /// A kind of flow that the lab has not yet.
+    #[error("flow {flow}: the lab has no flows of kind {kind} yet; the simulator has: --engine sim")]
+    NotInLab {
+        /// The flow.
+        flow: String,
+        /// Its kind.
+        kind: &'static str,
+    },
     /// A setting that a network namespace has not, or that refuses the value.
     #[error("host {host}: cannot set {name} = {value:?}: {source}{hint}")]
     Sysctl {
@@ -94,7 +102,10 @@ impl Error {
     /// True where the machine lacks a privilege or a feature, and the lab itself did not fail.
     pub fn is_missing(&self) -> bool {
         match self {
-            Error::NoPrivilege(_) | Error::NoCongestionControl { .. } | Error::Sysctl { .. } => true,
+            Error::NoPrivilege(_)
+            | Error::NoCongestionControl { .. }
+            | Error::NotInLab { .. }
+            | Error::Sysctl { .. } => true,
             Error::Flow { source, .. } => source.source.kind() == io::ErrorKind::PermissionDenied,
             _ => false,
         }

@@ -88,6 +88,8 @@ impl Flow {
             _ if self.stop.is_set() => Ok(()),
             Kind::Tcp(tcp) => self.run_tcp(tcp, from, to, &now),
             Kind::Ping(ping) => self.run_ping(ping, from, to, patience, &now),
+            // Such a scenario is refused before any flow begins.
+            other => Err(Error::NotInLab { flow: self.spec.name.clone(), kind: other.name() }),
         };
         self.ended_with(result);
         self.state().ended.get_or_insert_with(now);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use net::Network;
-use scenario::{Scenario, rows::FlowEnd};
+use scenario::{Kind, Scenario, rows::FlowEnd};
 use units::Time;
 
 use crate::{
@@ -34,6 +34,8 @@ use crate::{
     taps::start_captures,
 };
 
+/// The shortest sample interval that real time allows.
+const LEAST_INTERVAL: Time = Time::from_millis(1);
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// The span over which processor use is taken.
@@ -53,6 +55,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
+    scenario.flows.iter().try_for_each(check_kind)?;
     // In a namespace of our own, where every congestion control of the kernel is allowed to us.
     Namespace::new()?.run(|| options.congestion_controls.iter().try_for_each(check_congestion_control))?;
     let _entry = options.journal.enter(&scenario.name)?;
@@ -98,6 +101,14 @@ pub fn run(
     })
 }
 
+/// Datagrams and XCP have no threads here yet.
+fn check_kind(flow: &scenario::Flow) -> Result<(), Error> {
+    match &flow.kind {
+        Kind::Tcp(_) | Kind::Ping(_) => Ok(()),
+        other => Err(Error::NotInLab { flow: flow.name.clone(), kind: other.name() }),
+    }
+}
+
 /// What driving the flows gave beside the recorded rows.
 struct Driven {
     flows: Vec<Arc<Flow>>,
@@ -130,7 +141,7 @@ fn drive(
         network,
         ports: &lab.ports,
         sampled: recorder.links_counted.pipes().collect(),
-        interval: scenario.sample,
+        interval: scenario.sample.max(LEAST_INTERVAL),
         start,
         cpus: placement.driver.clone(),
         may_spin: alone,
@@ -139,7 +150,7 @@ fn drive(
     };
     let sampler = Sampler {
         flows: flows.clone(),
-        interval: scenario.sample,
+        interval: scenario.sample.max(LEAST_INTERVAL),
         duration: scenario.duration,
         start,
         cpus: placement.flows.clone(),

@@ -51,4 +51,4 @@ pub use window::{
     MAX_WINDOW, MAX_WINDOW_SCALE, bdp, bdp_f64, hol_throughput_share, scaled_window, throughput_bps,
     window_scale, window_utilization,
 };
-pub use wire::{Ip, Transport, goodput_bps, mss, payload_bytes};
+pub use wire::{Ip, Transport, datagram_goodput_bps, datagram_packets, goodput_bps, mss, payload_bytes};

@@ -65,6 +65,21 @@ pub fn goodput_bps(rate: BitRate, payload: u32, headers: u32, overhead: u32) -> 
     if wire == 0 { 0.0 } else { rate.as_f64() * f64::from(payload) / wire as f64 }
 }
 
+/// Payload in bits per second of back-to-back datagrams of `payload` bytes on a link of `rate`; what exceeds `mtu`
+/// goes in fragments of a multiple of 8 bytes (RFC 791 section 3.2), each with its own IP header and `overhead`.
+pub fn datagram_goodput_bps(rate: BitRate, payload: u32, mtu: u32, ip: Ip, overhead: u32) -> f64 {
+    let packets = datagram_packets(payload, mtu, ip);
+    let body = payload + Transport::Udp.header_bytes();
+    let wire = u64::from(body) + u64::from(packets) * u64::from(ip.header_bytes() + overhead);
+    rate.as_f64() * f64::from(payload) / wire as f64
+}
+
+/// In how many packets a datagram of `payload` bytes goes.
+pub fn datagram_packets(payload: u32, mtu: u32, ip: Ip) -> u32 {
+    let (body, room) = (payload + Transport::Udp.header_bytes(), mtu.saturating_sub(ip.header_bytes()));
+    if body <= room { 1 } else { body.div_ceil((room / 8 * 8).max(8)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +93,16 @@ mod tests {
         assert_eq!(mss(1_500, Ip::V4, Some(9_000)), 1_448);
         assert_eq!(payload_bytes(1_500, Ip::V4, Transport::Udp), 1_472);
         assert_eq!(payload_bytes(20, Ip::V6, Transport::Tcp), 0);
+    }
+
+    #[test]
+    fn datagrams() {
+        let gigabit = BitRate(1_000_000_000);
+        let whole = datagram_goodput_bps(gigabit, 1_472, 1_500, Ip::V4, 38);
+        assert_eq!((whole / 1e6).round(), 957.0);
+        assert_eq!(datagram_packets(8_000, 1_500, Ip::V4), 6);
+        let cut = datagram_goodput_bps(gigabit, 8_000, 1_500, Ip::V4, 38);
+        assert_eq!(cut, 1e9 * 8_000.0 / (8_008.0 + 6.0 * 58.0));
     }
 
     #[test]

@@ -6,6 +6,8 @@
 //! The `parquet` crate may panic on a damaged file; [`decode`] catches that and returns an error.
 
 use std::fs::File;
+use std::io::Write;
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -28,17 +30,41 @@ const READ_BATCH_ROWS: usize = 16 * 1024;
 
 /// The bytes of a Parquet file that holds `rows`.
 pub(crate) fn encode<T: Table>(rows: &[T]) -> Result<Vec<u8>, ParquetError> {
-    let columns = T::columns();
-    let mut writer =
-        SerializedFileWriter::new(Vec::new(), file_schema::<T>(&columns)?, properties(&columns))?;
-    for group in rows.chunks(ROW_GROUP_ROWS) {
-        let mut row_group = writer.next_row_group()?;
-        for (index, column) in columns.iter().enumerate() {
-            write_column(&mut row_group, index, column, group)?;
-        }
-        row_group.close()?;
+    let mut encoder = Encoder::new(Vec::new())?;
+    encoder.add(rows)?;
+    encoder.finish()
+}
+
+/// A Parquet file that is written row group by row group.
+pub(crate) struct Encoder<T, W: Write + Send> {
+    writer: SerializedFileWriter<W>,
+    columns: Vec<Column>,
+    rows: PhantomData<T>,
+}
+
+impl<T: Table, W: Write + Send> Encoder<T, W> {
+    pub(crate) fn new(to: W) -> Result<Self, ParquetError> {
+        let columns = T::columns();
+        let writer = SerializedFileWriter::new(to, file_schema::<T>(&columns)?, properties(&columns))?;
+        Ok(Encoder { writer, columns, rows: PhantomData })
     }
-    writer.into_inner()
+
+    /// Writes rows, as one row group or several.
+    pub(crate) fn add(&mut self, rows: &[T]) -> Result<(), ParquetError> {
+        for group in rows.chunks(ROW_GROUP_ROWS) {
+            let mut row_group = self.writer.next_row_group()?;
+            for (index, column) in self.columns.iter().enumerate() {
+                write_column(&mut row_group, index, column, group)?;
+            }
+            row_group.close()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the file and gives back what it was written to.
+    pub(crate) fn finish(self) -> Result<W, ParquetError> {
+        self.writer.into_inner()
+    }
 }
 
 fn file_schema<T: Table>(columns: &[Column]) -> Result<TypePtr, ParquetError> {
@@ -77,8 +103,8 @@ fn properties(columns: &[Column]) -> WriterPropertiesPtr {
     Arc::new(builder.build())
 }
 
-fn write_column<T: Table>(
-    row_group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+fn write_column<T: Table, W: Write + Send>(
+    row_group: &mut SerializedRowGroupWriter<'_, W>,
     index: usize,
     column: &Column,
     rows: &[T],

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use schema::{Event, FlowSample, LinkSample, RunSummary, SUMMARY_SCHEMA, Summary};
+use schema::{Event, FlowSample, LinkSample, RunSummary, SUMMARY_SCHEMA, Summary, TraceRow};
 
 use crate::Error;
 use crate::error::Context;
@@ -69,6 +69,12 @@ impl Run {
     /// The rows of `events.parquet`.
     pub fn events(&self) -> Result<Vec<Event>, Error> {
         self.rows()
+    }
+
+    /// The rows of `trace.parquet`; none where nothing was traced.
+    pub fn trace(&self) -> Result<Vec<TraceRow>, Error> {
+        let whole = self.path.join("trace.parquet");
+        if whole.exists() || self.partial { self.rows() } else { Ok(Vec::new()) }
     }
 
     /// The final file where there is one, else the parts one after the other.

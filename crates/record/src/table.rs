@@ -1,6 +1,6 @@
 //! How each row type lies in its Parquet file: the columns, and a row's cell in each.
 
-use schema::{Cause, ColumnInfo, Event, EventKind, FlowSample, LinkSample, Metrics};
+use schema::{Cause, ColumnInfo, Event, EventKind, FlowSample, LinkSample, Metrics, TraceKind, TraceRow};
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,6 +179,49 @@ impl Table for Event {
             return Ok(());
         }
         self.kind = EventKind::from_name(value).ok_or_else(|| format!("unknown kind of event {value:?}"))?;
+        Ok(())
+    }
+}
+
+impl Table for TraceRow {
+    const NAME: &'static str = "trace";
+
+    fn columns() -> Vec<Column> {
+        let flow = Column { name: "flow", kind: ColumnKind::Text, doc: "the flow's name" };
+        let kind = Column {
+            name: "kind",
+            kind: ColumnKind::Text,
+            doc: "sent, retransmit, ack, or sack: an ACK with SACK blocks",
+        };
+        [TIME, flow, kind].into_iter().chain(metric_columns(Self::COLUMNS)).collect()
+    }
+
+    fn empty() -> Self {
+        Self::default()
+    }
+
+    fn time_us(&self) -> i64 {
+        self.time_us
+    }
+
+    fn int(&self, column: usize) -> Option<i64> {
+        if column == 0 { Some(self.time_us) } else { self.metric(column - 3) }
+    }
+
+    fn set_int(&mut self, column: usize, value: i64) {
+        if column == 0 { self.time_us = value } else { self.set_metric(column - 3, Some(value)) }
+    }
+
+    fn text(&self, column: usize) -> Option<&str> {
+        Some(if column == 1 { &self.flow } else { self.kind.name() })
+    }
+
+    fn set_text(&mut self, column: usize, value: &str) -> Result<(), String> {
+        if column == 1 {
+            self.flow = value.to_owned();
+            return Ok(());
+        }
+        self.kind = TraceKind::from_name(value).ok_or_else(|| format!("unknown kind of row {value:?}"))?;
         Ok(())
     }
 }

@@ -2,7 +2,12 @@
 //!
 //! While a run goes on, rows are appended as part files (`flows.part-0001.parquet`, each complete in itself)
 //! in `runs/<scenario>/.<id>.partial/`. [`Writer::finish`] writes the final files, takes the parts away and
-//! renames the directory. What is left behind otherwise:
+//! renames the directory.
+//!
+//! Rows of traces are many: they are never kept in memory whole. Each batch becomes a part, and at the end the parts become row
+//! groups of `trace.parquet`, one after the other.
+//!
+//! What is left behind otherwise:
 //!
 //! - after an error (a full disk): nothing;
 //! - after [`Writer::abort`]: nothing;
@@ -12,21 +17,23 @@
 //! Parts are not forced to the disk (a killed process does not lose them); the final files are.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use schema::{Event, FlowSample, LinkSample, Summary};
+use schema::{Event, FlowSample, LinkSample, Summary, TraceRow};
 
 use crate::Error;
 use crate::error::Context;
 use crate::id::file_name;
-use crate::parquet_file::encode;
+use crate::parquet_file::{Encoder, decode, encode};
 use crate::table::Table;
 
 /// A part is written once this much of the run came in since the last, at the least.
 const PART_MIN_US: i64 = 1_000_000;
 /// And this fraction of what is already written, so that long runs have few parts.
 const PART_FRACTION: i64 = 10;
+/// Rows of traces in one part.
+const TRACE_PART_ROWS: usize = 128 * 1024;
 /// How often the scenario's directory may vanish under a starting run before that is an error.
 const VANISHED_MAX: u32 = 100;
 
@@ -43,6 +50,8 @@ pub struct Writer {
     summary: Summary,
     pending: Pending,
     parts: u32,
+    trace: Vec<TraceRow>,
+    trace_parts: u32,
     written_until_us: i64,
     newest_us: i64,
     closed: bool,
@@ -92,6 +101,8 @@ impl Writer {
             made,
             pending: Pending::default(),
             parts: 0,
+            trace: Vec::new(),
+            trace_parts: 0,
             written_until_us: 0,
             newest_us: 0,
             closed: false,
@@ -132,6 +143,17 @@ impl Writer {
             return Ok(());
         }
         let flushed = self.flush();
+        self.remove_unless(flushed)
+    }
+
+    /// Adds rows of traces. After an error the record is gone.
+    pub fn append_trace(&mut self, rows: &[TraceRow]) -> Result<(), Error> {
+        self.check_open()?;
+        self.trace.extend_from_slice(rows);
+        if self.trace.len() < TRACE_PART_ROWS {
+            return Ok(());
+        }
+        let flushed = self.flush_trace();
         self.remove_unless(flushed)
     }
 
@@ -178,8 +200,46 @@ impl Writer {
         Ok(())
     }
 
+    fn flush_trace(&mut self) -> Result<(), Error> {
+        if !self.trace.is_empty() {
+            self.trace_parts += 1;
+            write_part(&self.partial, self.trace_parts, &self.trace)?;
+            self.trace.clear();
+        }
+        Ok(())
+    }
+
+    /// Makes one file of the trace's parts, with one part in memory at a time.
+    fn join_trace(&mut self) -> Result<(), Error> {
+        self.flush_trace()?;
+        if self.trace_parts == 0 {
+            return Ok(());
+        }
+        let path = self.partial.join(format!("{}.parquet", TraceRow::NAME));
+        let temporary = self.partial.join(format!("{}.parquet.tmp", TraceRow::NAME));
+        let failed = |reason: String| Error::Encode { path: path.clone(), reason };
+        let file = File::create(&temporary).context("create", &path)?;
+        let mut encoder =
+            Encoder::<TraceRow, _>::new(BufWriter::new(file)).map_err(|e| failed(e.to_string()))?;
+        for part in 1..=self.trace_parts {
+            let place = self.partial.join(part_name(TraceRow::NAME, part));
+            let rows = decode(File::open(&place).context("read", &place)?)
+                .map_err(|reason| Error::Parquet { path: place.clone(), reason })?;
+            encoder.add(&rows).map_err(|e| failed(e.to_string()))?;
+        }
+        let written = encoder.finish().map_err(|e| failed(e.to_string()))?;
+        let file = written.into_inner().map_err(io::IntoInnerError::into_error).context("write", &path)?;
+        file.sync_all().context("write", &path)?;
+        fs::rename(&temporary, &path).context("rename", &temporary)?;
+        for part in 1..=self.trace_parts {
+            let place = self.partial.join(part_name(TraceRow::NAME, part));
+            fs::remove_file(&place).context("remove", &place)?;
+        }
+        Ok(())
+    }
+
     fn write_final(
-        &self,
+        &mut self,
         summary: &Summary,
         flows: &[FlowSample],
         links: &[LinkSample],
@@ -188,6 +248,7 @@ impl Writer {
         write_table(&self.partial, &format!("{}.parquet", FlowSample::NAME), flows, Sync::Yes)?;
         write_table(&self.partial, &format!("{}.parquet", LinkSample::NAME), links, Sync::Yes)?;
         write_table(&self.partial, &format!("{}.parquet", Event::NAME), events, Sync::Yes)?;
+        self.join_trace()?;
         write_summary(&self.partial, &with_run(summary, &self.id, None), Sync::Yes)?;
         for part in 1..=self.parts {
             for table in [FlowSample::NAME, LinkSample::NAME, Event::NAME] {
@@ -224,7 +285,7 @@ impl Drop for Writer {
         if self.closed {
             return;
         }
-        let kept = self.flush();
+        let kept = self.flush().and_then(|()| self.flush_trace());
         if kept.is_err() || self.parts == 0 {
             self.remove();
         }

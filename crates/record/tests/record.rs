@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use record::{Error, Run, Writer, find, list, new_id};
-use schema::{Event, EventKind, FlowSample, LinkSample, Summary};
+use schema::{Event, EventKind, FlowSample, LinkSample, Summary, TraceKind, TraceRow};
 
 fn summary() -> Summary {
     serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap()
@@ -60,6 +60,40 @@ fn a_finished_record_has_its_five_files_and_reads_back() {
     assert_eq!(run.links().unwrap(), [link(5), link(6)]);
     assert_eq!(run.events().unwrap(), [event(7)]);
     assert_eq!(run.scenario_toml().unwrap(), "title = \"Lab 8\"\n");
+}
+
+fn traced(i: i64) -> TraceRow {
+    let kind = TraceKind::ALL[(i % 4) as usize];
+    TraceRow {
+        time_us: i / 3,
+        flow: "bulk".into(),
+        kind,
+        seq_bytes: (i % 2 == 0).then_some(i),
+        ..TraceRow::default()
+    }
+}
+
+#[test]
+fn traces_come_in_parts_and_end_as_one_file() {
+    let runs = tempfile::tempdir().unwrap();
+    let rows: Vec<TraceRow> = (0..300_000).map(traced).collect();
+    let mut writer = create(runs.path(), "traced");
+    rows.chunks(1000).for_each(|chunk| writer.append_trace(chunk).unwrap());
+    let parts = |dir: &Path| names(dir).iter().filter(|name| name.starts_with("trace.part-")).count();
+    assert_eq!(parts(writer.path()), 2, "what is written needs no memory");
+    let path = writer.finish(&summary(), &[], &[], &[]).unwrap();
+    assert!(names(&path).contains(&"trace.parquet".to_owned()) && parts(&path) == 0, "{:?}", names(&path));
+    assert_eq!(Run::open(&path).unwrap().trace().unwrap(), rows);
+
+    let mut writer = create(runs.path(), "killed");
+    rows.chunks(1000).for_each(|chunk| writer.append_trace(chunk).unwrap());
+    std::mem::forget(writer);
+    let kept = find(runs.path(), "killed").unwrap().trace().unwrap();
+    assert_eq!(kept, rows[..kept.len()]);
+    assert!(kept.len() >= 2 * 128 * 1024, "{}", kept.len());
+
+    let plain = create(runs.path(), "plain").finish(&summary(), &[], &[], &[]).unwrap();
+    assert!(Run::open(&plain).unwrap().trace().unwrap().is_empty());
 }
 
 #[test]

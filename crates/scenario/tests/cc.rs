@@ -34,7 +34,7 @@ fn parse(flow: &str) -> Result<ScenarioFile, String> {
 fn ccs(scenario: &Scenario) -> Vec<Option<Cc>> {
     let tcp = scenario.flows.iter().map(|f| match &f.kind {
         Kind::Tcp(tcp) => tcp.cc.clone(),
-        Kind::Ping(_) => None,
+        Kind::Ping(_) | Kind::Udp(_) | Kind::Xcp(_) => None,
     });
     tcp.collect()
 }

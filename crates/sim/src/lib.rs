@@ -33,3 +33,4 @@ pub use error::Error;
 pub use machine::{Machine, Segmentation};
 pub use outcome::{Controllers, Observer, Outcome, Side};
 pub use run::run;
+pub use xcp::HEADER as XCP_HEADER_BYTES;

@@ -23,8 +23,8 @@ use crate::{
     xcp_window::{Acked, Window},
 };
 
-/// Bytes of the header behind IP's.
-pub(crate) const HEADER: u32 = 40;
+/// Bytes of an XCP packet's headers behind IP's.
+pub const HEADER: u32 = 40;
 
 /// A packet of data.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,70 +1,24 @@
 //! Echoes through the simulated network: exact to the nanosecond, the first one later by an address resolution.
 
-use scenario::{Flow, ScenarioFile};
-use schema::{Event, EventKind, FlowSample, LinkSample};
-use sim::{Controllers, Machine, Observer, Outcome, Side};
+mod support;
+
+use schema::EventKind;
+use sim::{Machine, Outcome};
+use support::Path;
 use units::Time;
-
-/// No flow of these scenarios has a congestion control.
-struct Nothing;
-
-impl Controllers for Nothing {
-    fn controller(
-        &mut self,
-        flow: &Flow,
-        _: Side,
-    ) -> Result<Box<dyn tcp::CongestionControl>, Box<dyn std::error::Error + Send + Sync>> {
-        Err(format!("{} is TCP", flow.name).into())
-    }
-}
-
-impl Observer for Nothing {
-    fn rows(
-        &mut self,
-        _: &[FlowSample],
-        _: &[LinkSample],
-        _: &[Event],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Ok(())
-    }
-    fn progress(&mut self, _: Time, _: &[FlowSample]) -> bool {
-        true
-    }
-}
-
-fn run(text: &str) -> Outcome {
-    let scenario = ScenarioFile::parse("test.toml", text).unwrap().resolve(None, &[]).unwrap();
-    sim::run(&scenario, &Machine::default(), &mut Nothing, &mut Nothing).unwrap()
-}
 
 fn round_trips(outcome: &Outcome) -> Vec<i64> {
     outcome.flows.iter().filter_map(|row| row.srtt_us).collect()
 }
 
-const SWITCHED: &str = r#"
-duration = "2s"
-[hosts]
-h1.address = "10.0.0.1/8"
-h2.address = "10.0.0.2/8"
-[switches]
-names = ["s1"]
-[[links]]
-ends = ["h1", "s1"]
-[[links]]
-ends = ["s1", "h2"]
-forward = { delay = "20ms" }
-[[flows]]
-name = "p"
-from = "h1"
-to = "h2"
-kind = "ping"
-interval = "100ms"
-count = 5
-"#;
+fn switched(forward: &str) -> Outcome {
+    let flows = &["kind = \"ping\"\ninterval = \"100ms\"\ncount = 5"];
+    Path { top: "duration = \"2s\"", forward, flows, ..Path::default() }.run()
+}
 
 #[test]
 fn the_first_echo_carries_the_address_resolution() {
-    let outcome = run(SWITCHED);
+    let outcome = switched("delay = \"20ms\"");
     assert_eq!(round_trips(&outcome), [40_000, 20_000, 20_000, 20_000, 20_000]);
     assert_eq!(outcome.flow_ends[0].started, Some(Time(0)));
     assert!(outcome.duration < Time(600_000_000), "it ends when all are answered: {}", outcome.duration);
@@ -72,7 +26,7 @@ fn the_first_echo_carries_the_address_resolution() {
 
 #[test]
 fn routers_answer_for_themselves() {
-    let outcome = run(r#"
+    let text = r#"
 duration = "2s"
 [hosts]
 h1.address = "10.0.1.1/24"
@@ -92,16 +46,15 @@ to = "h2"
 kind = "ping"
 interval = "100ms"
 count = 3
-"#);
+"#;
+    let outcome = support::run(text, &Machine::default());
     // To the router and back for its address; routers know all neighbours, but the far host must ask for its router.
     assert_eq!(round_trips(&outcome), [30_000, 15_000, 15_000]);
 }
 
 #[test]
 fn lost_echoes_are_events() {
-    let outcome = run(
-        &SWITCHED.replace("delay = \"20ms\"", "delay = \"20ms\", loss = { at = [\"200ms\"], count = 1 }")
-    );
+    let outcome = switched("delay = \"20ms\", loss = { at = [\"200ms\"], count = 1 }");
     let lost: Vec<_> = outcome.events.iter().filter(|e| e.kind == EventKind::PingLost).collect();
     assert_eq!(lost.len(), 1, "{:?}", outcome.events);
     assert_eq!((lost[0].value, round_trips(&outcome).len()), (3, 4));

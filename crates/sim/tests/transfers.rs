@@ -3,31 +3,17 @@
 mod support;
 
 use schema::EventKind;
-use sim::{Machine, Outcome};
+use sim::Outcome;
+use support::Path;
 use units::Time;
 
-/// Two hosts, 100 Mb/s and 10 ms from h1 to h2; `flow` is what else is said of the flow, `more` comes behind it.
-fn run(flow: &str, more: &str) -> Outcome {
-    let text = format!(
-        r#"
-duration = "4s"
-sample = "10ms"
-[hosts]
-h1.address = "10.0.0.1/8"
-h2.address = "10.0.0.2/8"
-[[links]]
-ends = ["h1", "h2"]
-forward = {{ rate = "100mbit", delay = "10ms", queue = "200p" }}
-[[flows]]
-name = "f"
-from = "h1"
-to = "h2"
-cc = "reno"
-{flow}
-{more}
-"#
-    );
-    support::run(&text, &Machine::default())
+/// 100 Mb/s and 10 ms; what is said of each flow.
+fn run(flows: &[&str]) -> Outcome {
+    let flows: Vec<String> = flows.iter().map(|keys| format!("cc = \"reno\"\n{keys}")).collect();
+    let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
+    let top = "duration = \"4s\"\nsample = \"10ms\"";
+    let forward = "rate = \"100mbit\", delay = \"10ms\", queue = \"200p\"";
+    Path { top, forward, flows: &flows, ..Path::default() }.run()
 }
 
 fn seconds(time: Option<Time>) -> f64 {
@@ -36,7 +22,7 @@ fn seconds(time: Option<Time>) -> f64 {
 
 #[test]
 fn a_sized_flow_delivers_every_byte_and_ends_by_itself() {
-    let outcome = run("size = \"3000001B\"\nstart = \"500ms\"", "");
+    let outcome = run(&["size = \"3000001B\"\nstart = \"500ms\""]);
     let end = &outcome.flow_ends[0];
     assert_eq!(end.bytes, 3_000_001);
     // Address resolution and handshake, each a round trip.
@@ -52,7 +38,7 @@ fn a_sized_flow_delivers_every_byte_and_ends_by_itself() {
 #[test]
 fn slow_applications_set_the_pace() {
     for key in ["read_rate", "write_rate"] {
-        let outcome = run(&format!("{key} = \"8mbit\""), "");
+        let outcome = run(&[&format!("{key} = \"8mbit\"")]);
         let read = outcome.flow_ends[0].bytes;
         assert!((3_500_000..=4_000_000).contains(&read), "{key}: {read}");
     }
@@ -60,7 +46,7 @@ fn slow_applications_set_the_pace() {
 
 #[test]
 fn a_reader_that_pauses_reads_nothing_meanwhile() {
-    let outcome = run("reader_stops = \"1s\"\nreader_resumes = \"2s\"", "");
+    let outcome = run(&["reader_stops = \"1s\"\nreader_resumes = \"2s\""]);
     let of = |from: i64, to: i64| {
         let rows = outcome.flows.iter().filter(move |r| r.time_us > from && r.time_us <= to);
         rows.filter_map(|r| r.goodput_bps).map(|bps| bps as f64 * 0.01 / 8.0).sum::<f64>()
@@ -72,20 +58,17 @@ fn a_reader_that_pauses_reads_nothing_meanwhile() {
 
 #[test]
 fn a_flow_stops_when_it_is_told_to_and_others_go_on() {
-    let more =
-        "stop = \"1s\"\n[[flows]]\nname = \"g\"\nfrom = \"h1\"\nto = \"h2\"\nstart = \"2s\"\ncc = \"cubic\"";
-    let outcome = run("", more);
+    let outcome = run(&["stop = \"1s\"", "start = \"2s\""]);
     let [f, g] = &outcome.flow_ends[..] else { panic!() };
     assert_eq!((f.ended, g.ended), (Some(Time(1_000_000_000)), Some(Time(4_000_000_000))));
     assert!(seconds(g.started) > 2.0 && f.bytes > 5_000_000 && g.bytes > 15_000_000, "{f:?} {g:?}");
-    assert!(outcome.flows.iter().all(|r| (r.flow == "f") == (r.time_us <= 1_000_000)));
+    assert!(outcome.flows.iter().all(|r| (r.flow == "f1") == (r.time_us <= 1_000_000)));
     assert!(outcome.flows.is_sorted_by_key(|r| r.time_us) && outcome.events.is_sorted_by_key(|e| e.time_us));
 }
 
 #[test]
 fn the_same_run_gives_the_same_rows() {
-    let more = "[[flows]]\nname = \"g\"\nfrom = \"h1\"\nto = \"h2\"\ncc = \"cubic\"";
-    let (one, two) = (run("", more), run("", more));
+    let (one, two) = (run(&["", ""]), run(&["", ""]));
     assert_eq!(one, two);
     assert!(one.flow_ends.iter().map(|end| end.bytes).sum::<u64>() > 40_000_000);
 }

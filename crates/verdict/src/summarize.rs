@@ -7,7 +7,7 @@ use crate::{FlowContext, explain::explain, series::Cumulative, steady::settled_a
 /// When a flow ran and what it brought.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FlowTimes {
-    /// `tcp` or `ping`.
+    /// `tcp`, `ping`, `udp` or `xcp`.
     pub kind: String,
     /// Congestion control.
     pub cc: Option<String>,
@@ -61,6 +61,10 @@ pub fn summarize(
     summary.mean_cwnd_bytes = mean_cwnd(&own);
     summary.max_rcv_wnd_bytes = unsigned(largest(|r| r.rcv_wnd_bytes.or(r.snd_wnd_bytes)));
     summary.window_share = window_share(&own);
+
+    if times.kind == "udp" {
+        datagrams(&own, &mut summary);
+    }
 
     let received = received_bits(&own);
     let rtt = summary.median_rtt_us.unwrap_or(0.0) as i64;
@@ -130,6 +134,35 @@ fn round_trips(rows: &[&FlowSample], summary: &mut FlowSummary) {
     };
     let smallest = rows.iter().filter_map(|r| r.min_rtt_us).min().or(rtts.first().copied());
     summary.min_rtt_us = smallest.map(|rtt| rtt as f64);
+}
+
+/// The receiver's counts as of the last sample. The mean delay counts each datagram once.
+fn datagrams(rows: &[&FlowSample], summary: &mut FlowSummary) {
+    let Some(last) = rows.last() else { return };
+    let count = |value: Option<i64>| value.and_then(|n| u64::try_from(n).ok());
+    summary.datagrams_sent = count(last.datagrams_sent);
+    summary.datagrams_lost = count(last.datagrams_lost);
+    summary.datagrams_reordered = count(last.datagrams_reordered);
+    summary.datagrams_duplicated = count(last.datagrams_duplicated);
+    if let (Some(lost), Some(received)) = (last.datagrams_lost, last.datagrams_received)
+        && lost + received > 0
+    {
+        summary.loss_share = Some(lost as f64 / (lost + received) as f64);
+    }
+    let float = |value: Option<i64>| value.map(|us| us as f64);
+    summary.min_owd_us = float(last.min_owd_us);
+    summary.max_owd_us = float(last.max_owd_us);
+    summary.jitter_us = float(last.jitter_us);
+    let (mut sum, mut known, mut before) = (0.0, 0, 0);
+    for row in rows {
+        let received = row.datagrams_received.unwrap_or(before);
+        if let Some(owd) = row.owd_us {
+            sum += owd as f64 * (received - before) as f64;
+            known += received - before;
+        }
+        before = received;
+    }
+    summary.mean_owd_us = (known > 0).then(|| (sum / known as f64).round());
 }
 
 /// What the kernel makes of a receive buffer: the largest window over the buffer at that time.
@@ -206,6 +239,39 @@ mod tests {
         assert_eq!(summary.window_share, Some(0.5));
         assert_eq!(summary.min_rtt_us, Some(9_900.0));
         assert!(!summary.evidence.is_empty());
+    }
+
+    #[test]
+    fn a_udp_flow_has_its_receivers_counts() {
+        let look = |i: i64, received, owd| FlowSample {
+            time_us: i * 10_000,
+            flow: "u".into(),
+            goodput_bps: Some(8_000_000),
+            datagrams_sent: Some(12 * i),
+            datagrams_received: Some(received),
+            datagrams_lost: Some(2 * i),
+            owd_us: Some(owd),
+            min_owd_us: Some(10),
+            max_owd_us: Some(40),
+            jitter_us: Some(i),
+            ..FlowSample::default()
+        };
+        let rows = [look(1, 10, 10), look(2, 20, 20), look(3, 60, 40)];
+        let times = FlowTimes {
+            kind: "udp".into(),
+            started_us: Some(0),
+            ended_us: Some(30_000),
+            bytes: 30_000,
+            ..FlowTimes::default()
+        };
+        let context = FlowContext { name: "u".into(), ..FlowContext::default() };
+        let summary = summarize(&rows, &[], &times, &context);
+        assert_eq!(summary.goodput_bps, Some(8e6));
+        assert_eq!((summary.datagrams_sent, summary.datagrams_lost), (Some(36), Some(6)));
+        assert_eq!(summary.loss_share, Some(6.0 / 66.0));
+        let owds = (summary.min_owd_us, summary.mean_owd_us, summary.max_owd_us);
+        assert_eq!(owds, (Some(10.0), Some(32.0), Some(40.0)), "1900 over 60 datagrams");
+        assert_eq!((summary.jitter_us, summary.verdict, summary.mean_rtt_us), (Some(3.0), None, None));
     }
 
     #[test]

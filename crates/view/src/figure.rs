@@ -5,6 +5,7 @@
 
 use schema::Cause;
 
+use crate::events::MarkKind;
 use crate::label::{CcNames, run_labels};
 use crate::loaded::LoadedRun;
 use crate::metric::{Companion, Metric};
@@ -44,6 +45,13 @@ pub(crate) struct Curve {
     pub(crate) may_leave: bool,
 }
 
+/// Something that happened to a flow, at the foot of a panel.
+pub(crate) struct Mark {
+    pub(crate) at_s: f64,
+    pub(crate) kind: MarkKind,
+    pub(crate) colour: usize,
+}
+
 /// One panel.
 pub(crate) struct Panel<'a> {
     pub(crate) metric: &'a Metric,
@@ -51,6 +59,13 @@ pub(crate) struct Panel<'a> {
     pub(crate) curves: Vec<Curve>,
     /// What the strokes mean, where there are several.
     pub(crate) strokes: Vec<(String, Stroke)>,
+    pub(crate) marks: Vec<Mark>,
+}
+
+impl<'a> Panel<'a> {
+    fn new(metric: &'a Metric) -> Self {
+        Panel { metric, note: String::new(), curves: Vec::new(), strokes: Vec::new(), marks: Vec::new() }
+    }
 }
 
 /// One flow's verdict over time.
@@ -136,7 +151,7 @@ impl<'a> Figure<'a> {
         figure.strips.clear();
         let mut largest: f64 = 0.0;
         for metric in metrics {
-            let mut panel = Panel { metric, note: String::new(), curves: Vec::new(), strokes: Vec::new() };
+            let mut panel = Panel::new(metric);
             for (run_index, run) in runs.iter().enumerate() {
                 for flow in unique(run.flows.iter().map(|row| row.flow.clone())) {
                     let colour = if runs.len() > 1 { run_index } else { figure.legend_colour(&flow) };
@@ -167,7 +182,7 @@ impl<'a> Figure<'a> {
     }
 
     fn panel(&mut self, metric: &'a Metric) -> Panel<'a> {
-        let mut panel = Panel { metric, note: String::new(), curves: Vec::new(), strokes: Vec::new() };
+        let mut panel = Panel::new(metric);
         let several_runs = self.runs.len() > 1;
         let of_runs: Vec<Vec<(String, Vec<Point>)>> =
             self.runs.iter().map(|run| curves_of(run, metric)).collect();
@@ -186,6 +201,9 @@ impl<'a> Figure<'a> {
                     panel.strokes.push((name.clone(), stroke));
                 }
                 self.add_curve(&mut panel, colour, stroke, &points);
+                if metric.is_window() {
+                    panel.marks.extend(marks(run, &name, colour));
+                }
                 for (companion, stroke) in companions.iter().zip([Stroke::Dashed, Stroke::Dotted]) {
                     let points = companion_points(run, &name, companion);
                     if let Some((_, top)) = range(&points) {
@@ -242,7 +260,7 @@ impl<'a> Figure<'a> {
     /// The wire limits of the flows shown, near ones taken together, and what the caller wants shown.
     pub(crate) fn references(&self, wanted: &[Reference]) -> Vec<Reference> {
         let mut found: Vec<Reference> = Vec::new();
-        let flows = self.runs.iter().flat_map(|run| &run.run.flows).filter(|flow| flow.kind == "tcp");
+        let flows = self.runs.iter().flat_map(|run| &run.run.flows).filter(|flow| flow.kind != "ping");
         for value_bps in flows.filter_map(|flow| flow.wire_limit_bps) {
             if found.iter().all(|known| (known.value_bps - value_bps).abs() > 0.01 * value_bps) {
                 found.push(Reference { label: "wire limit".to_owned(), value_bps, run: None });
@@ -281,6 +299,14 @@ fn curves_of(run: &LoadedRun, metric: &Metric) -> Vec<(String, Vec<Point>)> {
         curves.truncate(used.clamp(1, LINKS_MAX));
     }
     curves
+}
+
+/// What happened to a flow's window.
+fn marks<'a>(run: &'a LoadedRun, flow: &'a str, colour: usize) -> impl Iterator<Item = Mark> + 'a {
+    let own = run.events.iter().filter(move |event| event.subject == flow);
+    own.filter_map(move |event| {
+        Some(Mark { at_s: event.time_us as f64 * 1e-6, kind: MarkKind::of(event)?, colour })
+    })
 }
 
 fn companion_points(run: &LoadedRun, flow: &str, companion: &Companion) -> Vec<Point> {

@@ -67,10 +67,10 @@ impl CcNames {
     }
 }
 
-/// Jain's index of a run, for people; `None` where fewer than two TCP flows share anything. The model takes each flow
+/// Jain's index of a run, for people; `None` where fewer than two TCP or XCP flows share anything. The model takes each flow
 /// as alone, so it has none.
 pub(crate) fn fairness(run: &RunSummary) -> Option<String> {
-    let several = run.flows.iter().filter(|flow| flow.kind == "tcp").count() > 1;
+    let several = run.flows.iter().filter(|flow| flow.has_window()).count() > 1;
     Some(format!("{:.3}", run.fairness_jain.filter(|_| several && run.engine != "model")?))
 }
 

@@ -19,6 +19,7 @@ mod canvas;
 mod compare;
 mod error;
 mod escape;
+mod events;
 mod figure;
 mod label;
 mod loaded;

@@ -123,6 +123,11 @@ impl Metric {
         matches!(self.name.as_str(), "goodput" | "goodput_bps" | "link_rate" | "rate_bps" | "delivery_rate")
     }
 
+    /// Whether it shows what losses and timeouts do.
+    pub(crate) fn is_window(&self) -> bool {
+        matches!(self.name.as_str(), "cwnd" | "snd_cwnd_segs")
+    }
+
     /// Whether limits of goodput (the wire's, published figures) and the verdict belong into its panel.
     pub(crate) fn is_goodput(&self) -> bool {
         matches!(self.name.as_str(), "goodput" | "goodput_bps")

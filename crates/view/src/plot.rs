@@ -6,7 +6,8 @@ use schema::Cause;
 
 use crate::axis::{Axis, Unit};
 use crate::canvas::{Anchor, Canvas, fit, text_width};
-use crate::figure::{Figure, Panel, Strip, Stroke};
+use crate::events::MarkKind;
+use crate::figure::{Figure, Mark, Panel, Strip, Stroke};
 use crate::loaded::LoadedRun;
 use crate::metric::Metric;
 use crate::series::{Point, range};
@@ -18,6 +19,9 @@ const RIGHT: f64 = 22.0;
 const TEXT: f64 = 12.0;
 const LEGEND_ROW: f64 = 20.0;
 const STRIP: f64 = 9.0;
+/// Length of an event's mark, and how far apart two of them are at least.
+const MARK: f64 = 7.0;
+const MARK_SPACE: f64 = 3.0;
 /// Pixels of a value axis for each of its ticks.
 const TICK_SPACE: f64 = 29.0;
 
@@ -226,9 +230,31 @@ fn draw_panel(
             }
         }
     }
+    draw_marks(canvas, panel, frame);
     canvas.close_clip();
     canvas.line(frame.left, bottom, frame.right, bottom, "axis");
     bottom
+}
+
+/// What happened to the flows, as short lines from the foot of a panel upwards; one for each flow, kind and few pixels.
+fn draw_marks(canvas: &mut Canvas, panel: &Panel<'_>, frame: &Frame) {
+    let mut drawn = BTreeSet::new();
+    for Mark { at_s, kind, colour } in &panel.marks {
+        let place = (frame.inner_x(*at_s) / MARK_SPACE).round();
+        if drawn.insert((place as i64, *colour, *kind == MarkKind::Timeout)) {
+            let length = if *kind == MarkKind::Timeout { 2.0 * MARK } else { MARK };
+            let x = place * MARK_SPACE;
+            let class = format!("{} {}", series_class(*colour), mark_class(*kind));
+            canvas.line(x, frame.height, x, frame.height - length, &class);
+        }
+    }
+}
+
+fn mark_class(kind: MarkKind) -> &'static str {
+    match kind {
+        MarkKind::Reduction => "event",
+        MarkKind::Timeout => "event timeout",
+    }
 }
 
 /// The range of the curves (of averaged ones without their noise, and without those far above the others) and of the reference lines.
@@ -249,7 +275,10 @@ fn keys(panel: &Panel<'_>, references: &[Reference]) -> Vec<(String, String)> {
     let lines = references.iter().map(|reference| {
         (format!("{} {}", reference.label, number::rate(reference.value_bps)), reference_class(reference))
     });
-    strokes.chain(lines).collect()
+    let marked = |kind: MarkKind| panel.marks.iter().any(|mark| mark.kind == kind);
+    let marks = [MarkKind::Reduction, MarkKind::Timeout].into_iter().filter(|kind| marked(*kind));
+    let marks = marks.map(|kind| (kind.name().to_owned(), format!("key {}", mark_class(kind))));
+    strokes.chain(lines).chain(marks).collect()
 }
 
 /// Draws the keys right-aligned on the heading's line, in more lines where they do not fit. Returns the last line's

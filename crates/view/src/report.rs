@@ -11,8 +11,8 @@ use crate::loaded::LoadedRun;
 use crate::number;
 use crate::plot::{PlotOptions, Reference, plot};
 use crate::report_parts::{
-    answers, flow_table, link_table, ping_table, published_table, quality_table, untrusted_boxes,
-    verdict_bars,
+    answers, datagram_table, flow_table, link_table, ping_table, published_table, quality_table,
+    untrusted_boxes, verdict_bars,
 };
 use crate::style::{PAGE_CSS, plot_css};
 
@@ -69,6 +69,12 @@ pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> Str
         "Goodput counts the bytes that the receiving program got; the steady figure leaves out the start. The wire \
          limit is the goodput that the slowest link allows after the headers of all layers.",
         &flow_table(&shown, &labels),
+    );
+    section(
+        &mut page,
+        "Datagrams",
+        "What the receiver of each UDP flow counted. Delays are one way. What was still under way at the end is not lost.",
+        &datagram_table(&shown, &labels),
     );
     section(
         &mut page,

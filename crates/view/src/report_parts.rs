@@ -15,11 +15,11 @@ type FlowColumn = (&'static str, fn(&FlowSummary) -> Option<String>);
 /// A column's heading, and a published result's figure in it.
 type EngineColumn = (&'static str, fn(&PublishedResult) -> Option<f64>);
 
-/// One card per TCP flow of each run: what it got, what limited it, how that is known, and the setting that helps.
+/// One card per flow with a window of each run: what it got, what limited it, how that is known, and the setting that helps.
 pub(crate) fn answers(runs: &[&RunSummary], labels: &[String]) -> String {
     let mut cards = String::new();
     for (run, label) in runs.iter().zip(labels) {
-        for flow in run.flows.iter().filter(|flow| flow.kind == "tcp") {
+        for flow in run.flows.iter().filter(|flow| flow.has_window()) {
             answer(&mut cards, run, label, flow);
         }
     }
@@ -178,7 +178,7 @@ fn chip(verdict: PublishedVerdict) -> String {
 
 /// A stacked bar per flow, what the colours mean, and the numbers.
 pub(crate) fn verdict_bars(runs: &[&RunSummary], labels: &[String]) -> String {
-    let flows = tcp_flows(runs, labels);
+    let flows = window_flows(runs, labels);
     let known: Vec<&(&String, &FlowSummary)> =
         flows.iter().filter(|(_, flow)| flow.limited_steady.largest().is_some()).collect();
     if known.is_empty() {
@@ -227,7 +227,7 @@ pub(crate) fn verdict_bars(runs: &[&RunSummary], labels: &[String]) -> String {
     out + &table.finish()
 }
 
-/// The TCP flows' figures.
+/// The TCP and XCP flows' figures.
 pub(crate) fn flow_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let columns: [FlowColumn; 12] = [
         ("congestion control", FlowSummary::cc_label),
@@ -243,11 +243,11 @@ pub(crate) fn flow_table(runs: &[&RunSummary], labels: &[String]) -> String {
         ("largest receive window", |f| f.max_rcv_wnd_bytes.map(|n| number::bytes(n as f64))),
         ("binding window", |f| f.binding_window_bytes.map(|n| number::bytes(n as f64))),
     ];
-    let flows = tcp_flows(runs, labels);
+    let flows = window_flows(runs, labels);
     facts_table(&flows, &columns) + &fairness_table(runs, labels)
 }
 
-/// How evenly the TCP flows of each run share.
+/// How evenly the TCP and XCP flows of each run share.
 fn fairness_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let known: Vec<(&String, String)> =
         runs.iter().zip(labels).filter_map(|(run, label)| Some((label, fairness(run)?))).collect();
@@ -278,6 +278,26 @@ pub(crate) fn ping_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let pings: Vec<(&String, &FlowSummary)> =
         all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.kind == "ping").collect();
     facts_table(&pings, &columns)
+}
+
+/// The UDP flows' figures.
+pub(crate) fn datagram_table(runs: &[&RunSummary], labels: &[String]) -> String {
+    let columns: [FlowColumn; 11] = [
+        ("goodput", |f| f.goodput_bps.map(number::rate)),
+        ("path limit", |f| f.wire_limit_bps.map(number::rate)),
+        ("sent", |f| f.datagrams_sent.map(number::count)),
+        ("lost", |f| f.datagrams_lost.map(number::count)),
+        ("share lost", |f| f.loss_share.map(number::share)),
+        ("reordered", |f| f.datagrams_reordered.map(number::count)),
+        ("duplicated", |f| f.datagrams_duplicated.map(number::count)),
+        ("smallest delay", |f| f.min_owd_us.map(number::micros)),
+        ("mean delay", |f| f.mean_owd_us.map(number::micros)),
+        ("largest delay", |f| f.max_owd_us.map(number::micros)),
+        ("jitter", |f| f.jitter_us.map(number::micros)),
+    ];
+    let flows: Vec<(&String, &FlowSummary)> =
+        all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.kind == "udp").collect();
+    facts_table(&flows, &columns)
 }
 
 /// The links' figures.
@@ -333,8 +353,8 @@ fn all_flows<'a>(runs: &[&'a RunSummary], labels: &'a [String]) -> Vec<(&'a Stri
     pairs.flat_map(|(run, label)| run.flows.iter().map(move |flow| (label, flow))).collect()
 }
 
-fn tcp_flows<'a>(runs: &[&'a RunSummary], labels: &'a [String]) -> Vec<(&'a String, &'a FlowSummary)> {
-    all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.kind == "tcp").collect()
+fn window_flows<'a>(runs: &[&'a RunSummary], labels: &'a [String]) -> Vec<(&'a String, &'a FlowSummary)> {
+    all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.has_window()).collect()
 }
 
 /// An HTML table in the making. Cells are HTML already.

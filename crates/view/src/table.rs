@@ -5,7 +5,7 @@ use schema::{Cause, FlowSummary, PublishedResult, RunSummary};
 
 use crate::compare::{Comparison, MetricComparison};
 use crate::label::{CcNames, fairness, run_labels};
-use crate::{number, words};
+use crate::{events, number, words};
 
 /// How a figure is printed.
 type Print = fn(f64) -> String;
@@ -77,6 +77,12 @@ pub fn show(run: &Run) -> String {
     if !summary.links.is_empty() {
         out.push('\n');
         out.push_str(&links(summary));
+    }
+    // A record whose events cannot be read is shown without them.
+    let events = events::rows(&run.events().unwrap_or_default());
+    if !events.is_empty() {
+        out.push('\n');
+        out.push_str(&table(&events, &[false, false, true, true, true, true]));
     }
     out.push('\n');
     out.push_str(&quality(summary));
@@ -159,7 +165,7 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
         .iter()
         .zip(&labels)
         .flat_map(|(run, label)| run.flows.iter().map(move |flow| (label, flow)))
-        .filter(|(_, flow)| flow.kind == "tcp" && flow.verdict.is_some())
+        .filter(|(_, flow)| flow.verdict.is_some())
         .collect();
     if flows.is_empty() {
         return String::new();
@@ -200,6 +206,32 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
     out
 }
 
+/// What became of the datagrams of each run's UDP flows; empty where there are none.
+pub fn datagrams(runs: &[RunSummary]) -> String {
+    let labels = run_labels(&runs.iter().collect::<Vec<_>>());
+    let mut rows =
+        vec![texts(["RUN", "UDP FLOW", "GOODPUT", "SENT", "LOST", "SHARE", "MEAN DELAY", "JITTER"])];
+    for (run, label) in runs.iter().zip(&labels) {
+        for flow in run.flows.iter().filter(|flow| flow.kind == "udp") {
+            let count = |value: Option<u64>| value.map_or_else(|| UNKNOWN.to_owned(), number::count);
+            rows.push(vec![
+                label.clone(),
+                flow.name.clone(),
+                or_unknown(flow.goodput_bps, number::rate),
+                count(flow.datagrams_sent),
+                count(flow.datagrams_lost),
+                or_unknown(flow.loss_share, number::share),
+                or_unknown(flow.mean_owd_us.or(flow.min_owd_us), number::micros),
+                or_unknown(flow.jitter_us, number::micros),
+            ]);
+        }
+    }
+    if rows.len() == 1 {
+        return String::new();
+    }
+    table(&rows, &[false, false, true, true, true, true, true, true])
+}
+
 /// A flow's figures, evidence and remedy.
 fn flow_facts(flow: &FlowSummary) -> String {
     let cc = flow.cc_label().map(|cc| format!(", {cc}")).unwrap_or_default();
@@ -222,6 +254,15 @@ fn flow_facts(flow: &FlowSummary) -> String {
         ("largest RTT", time(flow.max_rtt_us)),
         ("pings sent", count(flow.pings_sent)),
         ("pings lost", count(flow.pings_lost)),
+        ("datagrams sent", count(flow.datagrams_sent)),
+        ("datagrams lost", count(flow.datagrams_lost)),
+        ("share lost", flow.loss_share.map(number::share)),
+        ("datagrams reordered", count(flow.datagrams_reordered)),
+        ("datagrams duplicated", count(flow.datagrams_duplicated)),
+        ("smallest one-way delay", time(flow.min_owd_us)),
+        ("mean one-way delay", time(flow.mean_owd_us)),
+        ("largest one-way delay", time(flow.max_owd_us)),
+        ("jitter", time(flow.jitter_us)),
         ("segment size (MSS)", count(flow.mss_bytes).map(|n| n + " B")),
         ("largest cwnd", size(flow.max_cwnd_bytes)),
         ("mean cwnd", size(flow.mean_cwnd_bytes)),
@@ -288,10 +329,11 @@ fn quality(run: &RunSummary) -> String {
     out
 }
 
-/// The flow that a line about a run speaks of: the TCP flow with the most goodput.
+/// The flow that a line about a run speaks of: the one with a window and the most goodput, else the one with the most.
 fn main_flow(run: &RunSummary) -> Option<&FlowSummary> {
-    let goodput = |flow: &FlowSummary| flow.goodput_bps.unwrap_or(0.0);
-    run.flows.iter().filter(|flow| flow.kind == "tcp").max_by(|a, b| goodput(a).total_cmp(&goodput(b)))
+    let rank = |flow: &FlowSummary| (flow.has_window(), flow.goodput_bps.unwrap_or(0.0));
+    let known = run.flows.iter().filter(|flow| flow.has_window() || flow.goodput_bps.is_some());
+    known.max_by(|a, b| rank(a).0.cmp(&rank(b).0).then(rank(a).1.total_cmp(&rank(b).1)))
 }
 
 fn remark(partial: bool, run: &RunSummary) -> String {

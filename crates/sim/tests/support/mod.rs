@@ -60,6 +60,56 @@ impl Observer for Nobody {
     }
 }
 
+/// h1, a switch and h2. What is not said is as in a scenario that does not say it.
+#[derive(Default)]
+pub struct Path<'a> {
+    /// Lines at the top, `duration` for one.
+    pub top: &'a str,
+    /// What all hosts have.
+    pub hosts: &'a str,
+    /// The direction from the switch to h2, as in `rate = "1gbit"`; the link of h1 is ideal.
+    pub forward: &'a str,
+    /// The direction from h2 to the switch.
+    pub backward: &'a str,
+    /// The keys of each flow beside its name (f1, f2 and so on) and its hosts.
+    pub flows: &'a [&'a str],
+}
+
+impl Path<'_> {
+    /// The scenario file's text.
+    pub fn text(&self) -> String {
+        let Path { top, hosts, forward, backward, flows } = self;
+        let flow = |(n, keys): (usize, &&str)| {
+            format!("[[flows]]\nname = \"f{}\"\nfrom = \"h1\"\nto = \"h2\"\n{keys}\n", n + 1)
+        };
+        let flows: String = flows.iter().enumerate().map(flow).collect();
+        format!(
+            r#"
+{top}
+[hosts."*"]
+{hosts}
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[switches]
+names = ["s1"]
+[[links]]
+ends = ["h1", "s1"]
+[[links]]
+ends = ["s1", "h2"]
+forward = {{ {forward} }}
+backward = {{ {backward} }}
+{flows}"#
+        )
+    }
+
+    /// A run of it.
+    pub fn run(&self) -> Outcome {
+        run(&self.text(), &Machine::default())
+    }
+}
+
 /// The scenario of a file's text.
 pub fn scenario(text: &str) -> Scenario {
     ScenarioFile::parse("test.toml", text).unwrap().resolve(None, &[]).unwrap()

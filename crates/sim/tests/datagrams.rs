@@ -1,0 +1,119 @@
+//! UDP flows: exact rates, and what a receiver counts when the path is too slow, reorders, duplicates or loses.
+
+mod support;
+
+use schema::FlowSample;
+use sim::Outcome;
+use support::Path;
+use units::Time;
+
+/// 10 s with samples each 100 ms; what is said of the path and of the flow.
+fn run(forward: &str, flow: &str) -> Outcome {
+    let flow = format!("kind = \"udp\"\n{flow}");
+    Path { top: "duration = \"10s\"\nsample = \"100ms\"", forward, flows: &[&flow], ..Path::default() }.run()
+}
+
+fn last(outcome: &Outcome) -> &FlowSample {
+    outcome.flows.last().unwrap()
+}
+
+/// Share of the datagrams that were lost.
+fn loss(row: &FlowSample) -> f64 {
+    let (lost, received) = (row.datagrams_lost.unwrap() as f64, row.datagrams_received.unwrap() as f64);
+    lost / (lost + received)
+}
+
+/// Payload rate of the second half, bit/s.
+fn second_half(outcome: &Outcome) -> f64 {
+    let half = outcome.flows.iter().find(|row| row.time_us == 5_000_000).unwrap();
+    (last(outcome).bytes_received.unwrap() - half.bytes_received.unwrap()) as f64 * 8.0 / 5.0
+}
+
+#[test]
+fn a_gigabit_carries_957_megabits_of_payload() {
+    // 1472 of 1538 bytes on the wire.
+    let (forward, limit) = ("rate = \"1gbit\", delay = \"10ms\", overhead = 38", 1472.0 / 1538.0 * 1e9);
+    let below = run(forward, "rate = \"957mbit\"");
+    assert!((second_half(&below) / 957e6 - 1.0).abs() < 1e-5, "{}", second_half(&below));
+    assert_eq!(last(&below).datagrams_lost, Some(0));
+    let above = run(forward, "rate = \"1gbit\"");
+    assert!((second_half(&above) / limit - 1.0).abs() < 1e-5, "{}", second_half(&above));
+    assert!((limit / 957e6 - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn what_does_not_fit_is_lost() {
+    let forward = "rate = \"100mbit\", delay = \"5ms\", queue = \"50p\", overhead = 38";
+    for rate_mbps in [120.0, 200.0, 1000.0] {
+        let outcome = run(forward, &format!("rate = \"{rate_mbps}mbit\""));
+        let expected = 1.0 - 100.0 * (1472.0 / 1538.0) / rate_mbps;
+        let row = last(&outcome);
+        assert!((loss(row) - expected).abs() < 1e-3, "{rate_mbps} Mb/s: {} for {expected}", loss(row));
+        // A full queue of 50 packets, and at the other end an empty one.
+        let packet_us = 1538.0 * 8.0 / 100.0;
+        let (least, most) = (row.min_owd_us.unwrap() as f64, row.max_owd_us.unwrap() as f64);
+        assert!((least - 5_000.0 - packet_us).abs() <= 1.0, "{least}");
+        assert!((most - 5_000.0 - 50.0 * packet_us).abs() <= packet_us, "{most}");
+    }
+}
+
+#[test]
+fn the_wires_faults_are_told_apart() {
+    let of = |forward: &str| run(forward, "rate = \"8mbit\"\npacket = \"1000B\"");
+    let clean = of("delay = \"20ms\"");
+    let row = last(&clean);
+    assert_eq!((row.min_owd_us, row.max_owd_us, row.jitter_us), (Some(20_000), Some(60_000), Some(0)));
+    assert_eq!(
+        clean.flows[2].owd_us,
+        Some(20_000),
+        "only the first datagrams waited for the receiver's address: {:?}",
+        clean.flows[0].owd_us
+    );
+    let lossy = of("delay = \"20ms\", loss = \"2%\"");
+    assert!((loss(last(&lossy)) - 0.02).abs() < 0.005, "{}", loss(last(&lossy)));
+    let doubled = of("delay = \"20ms\", duplicate = \"5%\"");
+    let duplicated = last(&doubled).datagrams_duplicated.unwrap();
+    assert!((400..=600).contains(&duplicated), "{duplicated} of 10,000");
+    assert_eq!(last(&doubled).datagrams_lost, Some(0));
+    let mixed = of("delay = \"20ms\", jitter = \"4ms\", jitter_reorders = true");
+    let row = last(&mixed);
+    assert!(row.datagrams_reordered.unwrap() > 1_000 && row.datagrams_duplicated == Some(0), "{row:?}");
+    // Of two uniform delays 8 ms wide the mean difference is a third of that.
+    assert!((row.jitter_us.unwrap() as f64 / 2_667.0 - 1.0).abs() < 0.4, "{:?}", row.jitter_us);
+}
+
+#[test]
+fn a_sized_flow_ends_when_all_has_come() {
+    let outcome = run("delay = \"20ms\"", "rate = \"8mbit\"\npacket = \"1000B\"\nsize = \"100500B\"");
+    let end = &outcome.flow_ends[0];
+    assert_eq!((end.bytes, end.started), (100_500, Some(Time(0))));
+    assert_eq!(end.ended, Some(Time(120_000_000)), "the 101st after 100 ms, and 20 ms on the way");
+    let lossy = run("loss = \"5%\"", "rate = \"8mbit\"\npacket = \"1000B\"\nsize = \"1MB\"");
+    assert!(lossy.flow_ends[0].bytes < 1_000_000 && lossy.duration < Time(1_100_000_000), "{lossy:?}");
+}
+
+#[test]
+fn bursts_send_at_their_rate_and_pauses_nothing() {
+    let outcome = run("delay = \"1ms\"", "rate = \"80mbit\"\non = \"200ms\"\noff = \"300ms\"");
+    let rates: Vec<i64> = outcome.flows.iter().filter_map(|row| row.goodput_bps).collect();
+    let silent = rates.iter().filter(|rate| **rate == 0).count();
+    assert!((55..=62).contains(&silent), "{silent} of {}", rates.len());
+    assert!((second_half(&outcome) / 32e6 - 1.0).abs() < 0.001, "{}", second_half(&outcome));
+    let random = |seed: u64| {
+        let flow = "kind = \"udp\"\nrate = \"80mbit\"\non = \"20ms\"\noff = \"30ms\"\nrandom = true";
+        let top = format!("duration = \"10s\"\nsample = \"100ms\"\nseed = {seed}");
+        Path { top: &top, flows: &[flow], ..Path::default() }.run()
+    };
+    assert_eq!(random(1), random(1));
+    assert_ne!(random(1).flows, random(2).flows);
+    assert!((second_half(&random(1)) / 32e6 - 1.0).abs() < 0.25, "{}", second_half(&random(1)));
+}
+
+#[test]
+fn large_datagrams_go_in_fragments_and_are_lost_whole() {
+    let whole = run("delay = \"1ms\"", "rate = \"100mbit\"\npacket = \"8000B\"");
+    assert_eq!(last(&whole).datagrams_lost, Some(0));
+    let lossy = run("delay = \"1ms\", loss = \"1%\"", "rate = \"100mbit\"\npacket = \"8000B\"");
+    // Six fragments each.
+    assert!((loss(last(&lossy)) - (1.0 - 0.99f64.powi(6))).abs() < 0.01, "{}", loss(last(&lossy)));
+}

@@ -1,0 +1,126 @@
+//! What happened during a run: counted for a table, and the few things that explain a window as marks for plots.
+
+use schema::{Event, EventKind};
+
+use crate::number;
+
+/// What a mark in a plot of windows stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MarkKind {
+    /// The window is reduced, or recovery from a loss begins.
+    Reduction,
+    /// A retransmission timeout.
+    Timeout,
+}
+
+impl MarkKind {
+    /// Its words in a plot's key.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            MarkKind::Reduction => "reduced",
+            MarkKind::Timeout => "timeout",
+        }
+    }
+
+    /// What an event is marked as, if it is.
+    pub(crate) fn of(event: &Event) -> Option<Self> {
+        match event.kind {
+            // CWR and recovery: both engines have these.
+            EventKind::CaState if matches!(event.value, 2 | 3) => Some(MarkKind::Reduction),
+            EventKind::Rto => Some(MarkKind::Timeout),
+            _ => None,
+        }
+    }
+}
+
+/// One line of the table: of one subject and kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) subject: String,
+    pub(crate) kind: EventKind,
+    /// How many events.
+    pub(crate) times: u64,
+    /// Their values' sum, where the values count something.
+    pub(crate) sum: Option<i64>,
+    pub(crate) first_us: i64,
+    pub(crate) last_us: i64,
+}
+
+/// The events counted, in the order in which subjects and kinds first appear. Start and stop are left out.
+pub(crate) fn tallies(events: &[Event]) -> Vec<Tally> {
+    let mut found: Vec<Tally> = Vec::new();
+    for event in events.iter().filter(|e| !matches!(e.kind, EventKind::Start | EventKind::Stop)) {
+        let Event { time_us, subject, kind, value } = event;
+        match found.iter_mut().find(|tally| tally.kind == *kind && tally.subject == *subject) {
+            Some(tally) => {
+                tally.times += 1;
+                tally.sum = tally.sum.map(|sum| sum.saturating_add(*value));
+                (tally.first_us, tally.last_us) = (tally.first_us.min(*time_us), tally.last_us.max(*time_us));
+            }
+            None => found.push(Tally {
+                subject: subject.clone(),
+                kind: *kind,
+                times: 1,
+                sum: counts(*kind).then_some(*value),
+                first_us: *time_us,
+                last_us: *time_us,
+            }),
+        }
+    }
+    found.sort_by(|a, b| a.subject.cmp(&b.subject));
+    found
+}
+
+/// The cells of the table, its head first; none where nothing happened.
+pub(crate) fn rows(events: &[Event]) -> Vec<Vec<String>> {
+    let tallies = tallies(events);
+    if tallies.is_empty() {
+        return Vec::new();
+    }
+    let head = ["EVENT OF", "KIND", "TIMES", "IN ALL", "FIRST", "LAST"].map(str::to_owned).to_vec();
+    let row = |tally: &Tally| {
+        let seconds = |us: i64| number::seconds(us as f64 * 1e-6);
+        let sum = tally.sum.and_then(|sum| u64::try_from(sum).ok()).map_or("-".into(), number::count);
+        vec![
+            tally.subject.clone(),
+            tally.kind.name().replace('_', " "),
+            number::count(tally.times),
+            sum,
+            seconds(tally.first_us),
+            seconds(tally.last_us),
+        ]
+    };
+    std::iter::once(head).chain(tallies.iter().map(row)).collect()
+}
+
+/// Whether the values of a kind are numbers of packets, which add up.
+fn counts(kind: EventKind) -> bool {
+    use EventKind::{DropLoss, DropQueue, Lost, Retransmit, Rto};
+    matches!(kind, Retransmit | Lost | Rto | DropQueue | DropLoss)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(time_us: i64, subject: &str, kind: EventKind, value: i64) -> Event {
+        Event { time_us, subject: subject.into(), kind, value }
+    }
+
+    #[test]
+    fn events_are_counted_by_subject_and_kind() {
+        let events = [
+            event(0, "b", EventKind::Start, 0),
+            event(1_000_000, "b", EventKind::Lost, 5),
+            event(1_000_000, "a", EventKind::CaState, 3),
+            event(2_500_000, "b", EventKind::Lost, 7),
+            event(3_000_000, "a", EventKind::CaState, 0),
+        ];
+        let rows = rows(&events);
+        assert_eq!(rows[1], ["a", "ca state", "2", "-", "1.00 s", "3.00 s"]);
+        assert_eq!(rows[2], ["b", "lost", "2", "12", "1.00 s", "2.50 s"]);
+        assert_eq!(rows.len(), 3);
+        let marks: Vec<_> = events.iter().filter_map(MarkKind::of).collect();
+        assert_eq!(marks, [MarkKind::Reduction], "open again is no mark");
+    }
+}

@@ -12,6 +12,7 @@ use crate::{
     Controllers, Error, Machine, Side,
     addresses::{Addresses, addresses},
     packet::{Body, Echo, SimPacket},
+    parcel::Parcel,
     ping::Ping,
     transfer::{Plan, Transfer},
     wire::Wire,
@@ -58,7 +59,7 @@ impl<'a> Engine<'a> {
         controllers: &'a mut dyn Controllers,
     ) -> Result<Self, Error> {
         let stations: Vec<Station> = scenario::plan::topology(scenario).stations();
-        let network = scenario::plan::network::<SimPacket>(scenario)?;
+        let network = scenario::plan::network::<Parcel>(scenario)?;
         let mut wakes = Wakes::new(SLOTS * scenario.flows.len());
         let mut flows = Vec::new();
         for (index, flow) in scenario.flows.iter().enumerate() {

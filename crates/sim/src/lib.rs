@@ -14,6 +14,7 @@ mod neighbours;
 mod outcome;
 mod pace;
 mod packet;
+mod parcel;
 mod ping;
 mod recorder;
 mod run;

@@ -33,6 +33,7 @@ mod tag;
 mod timeout;
 mod timers;
 mod undo;
+mod unsent;
 
 use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, segment::before};
 pub(crate) use chrono::Chrono;

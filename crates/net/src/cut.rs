@@ -40,8 +40,12 @@ pub(crate) fn segment_bytes<P: Packet>(packet: &P, segment: u32) -> u32 {
 }
 
 /// Bytes of the whole packet on a wire that adds `overhead` to each segment.
+#[inline]
 pub(crate) fn wire_bytes<P: Packet>(packet: &P, overhead: u32) -> u64 {
     let segments = u64::from(packet.segments());
+    if segments == 1 {
+        return u64::from(packet.last_segment_bytes()) + u64::from(overhead);
+    }
     (segments - 1) * u64::from(packet.segment_bytes())
         + u64::from(packet.last_segment_bytes())
         + segments * u64::from(overhead)

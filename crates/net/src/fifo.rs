@@ -22,6 +22,7 @@ use crate::{
     Counters, DropCause, Packet, Train,
     cut::{spacing, squeezed, wire_bytes},
     fixed::Fixed,
+    in_flight::InFlight,
     loss::Loss,
     managed::Legacy,
     spec::{PipeSpec, QueueLimit},
@@ -40,7 +41,7 @@ pub(crate) struct Fifo<P> {
     clock: Fixed,
     last_departure: Fixed,
     queue: VecDeque<Queued>,
-    wire: VecDeque<OnWire<P>>,
+    wire: InFlight<P>,
     accepted_packets: u64,
     accepted_bytes: u64,
     /// Twice the bytes times the nanoseconds in the queue of what was accepted whole: a part of `queue_byte_seconds`.
@@ -48,7 +49,7 @@ pub(crate) struct Fifo<P> {
     counters: Counters,
 }
 
-/// Segments that have not left the queue yet, one transmission time apart.
+/// Segments that have not left the queue yet, one transmission time apart: of one packet, or of several alike.
 struct Queued {
     departs: Fixed,
     last_departs: Fixed,
@@ -62,13 +63,6 @@ impl Queued {
     fn total_bytes(&self) -> u64 {
         u64::from(self.segments - 1) * u64::from(self.bytes) + u64::from(self.last_bytes)
     }
-}
-
-/// A packet on its way to the other end.
-struct OnWire<P> {
-    due: Time,
-    delivery: Train,
-    packet: P,
 }
 
 /// What becomes of a segment.
@@ -100,7 +94,7 @@ impl<P: Packet> Fifo<P> {
             clock: Fixed::ZERO,
             last_departure: Fixed::ZERO,
             queue: VecDeque::new(),
-            wire: VecDeque::new(),
+            wire: InFlight::new(),
             accepted_packets: 0,
             accepted_bytes: 0,
             waits: 0,
@@ -138,12 +132,12 @@ impl<P: Packet> Fifo<P> {
 
     /// When the next packet on the wire is due.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.wire.front().map(|w| w.due)
+        self.wire.next_due()
     }
 
     /// Takes the next packet off the wire, if it is due.
     pub(crate) fn pop(&mut self, now: Time) -> Option<(Train, P)> {
-        self.wire.pop_front_if(|w| w.due <= now).map(|w| (w.delivery, w.packet))
+        self.wire.pop(now)
     }
 
     /// All that it holds at `now`, for a pipe of another kind. What has been lost on the wire but has not left the
@@ -164,7 +158,7 @@ impl<P: Packet> Fifo<P> {
             queued: Vec::new(),
             server_clock: self.clock.saturating_sub(byte * (counters.queue_bytes - serving)),
         };
-        for OnWire { delivery, mut packet, .. } in self.wire {
+        while let Some((delivery, mut packet)) = self.wire.take() {
             let left = |at: Time| at.0.saturating_sub(self.delay.0);
             let (first, last) = (left(delivery.first), left(delivery.last));
             if last <= now.0 || self.per_byte.is_none() {
@@ -225,7 +219,7 @@ impl<P: Packet> Fifo<P> {
         let left = departs.ceil();
         self.waits += 2 * u128::from(bytes) * u128::from(left.0 - came.0);
         let arrives = Time(left.0.saturating_add(self.delay.0));
-        self.wire.push_back(OnWire { due: arrives, delivery: Train::at(arrives), packet });
+        self.wire.push(arrives, Train::at(arrives), packet);
     }
 
     fn accept_whole(&mut self, arrival: Train, packet: P, cut_through: bool) {
@@ -329,7 +323,7 @@ impl<P: Packet> Fifo<P> {
         let arrives = |at: Fixed| Time(at.ceil().0.saturating_add(self.delay.0));
         let delivery = Train { first: arrives(departs), last: arrives(last_departs) };
         let due = if cut_through { delivery.first } else { delivery.last };
-        self.wire.push_back(OnWire { due, delivery, packet });
+        self.wire.push(due, delivery, packet);
     }
 
     fn enqueue(&mut self, queued: Queued) {
@@ -343,7 +337,17 @@ impl<P: Packet> Fifo<P> {
         }
         self.accepted_packets += u64::from(queued.segments);
         self.accepted_bytes += bytes;
-        self.queue.push_back(queued);
+        if let Some(last) = self.queue.back_mut()
+            && (last.bytes, last.last_bytes) == (queued.bytes, queued.bytes)
+            && queued.departs
+                == last.last_departs + self.per_byte.unwrap_or(Fixed::ZERO) * u64::from(queued.bytes)
+        {
+            last.segments += queued.segments;
+            last.last_bytes = queued.last_bytes;
+            last.last_departs = queued.last_departs;
+        } else {
+            self.queue.push_back(queued);
+        }
     }
 
     /// Counts out what has left the queue by `now`.
@@ -361,8 +365,12 @@ impl<P: Packet> Fifo<P> {
             }
             if front.segments > 1 && front.departs <= now {
                 let spacing = self.per_byte.unwrap_or(Fixed::ZERO) * u64::from(front.bytes);
-                let steps = now.saturating_sub(front.departs).count(spacing).saturating_add(1);
-                let gone = steps.min(u64::from(front.segments - 1));
+                let gone = if front.departs + spacing > now {
+                    1
+                } else {
+                    let steps = now.saturating_sub(front.departs).count(spacing).saturating_add(1);
+                    steps.min(u64::from(front.segments - 1))
+                };
                 self.counters.queue_packets -= gone;
                 self.counters.queue_bytes -= gone * u64::from(front.bytes);
                 front.segments -= gone as u32;

@@ -31,6 +31,7 @@ mod draws;
 mod fifo;
 mod fixed;
 mod graph;
+mod in_flight;
 pub mod ip;
 mod loss;
 mod managed;

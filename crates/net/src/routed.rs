@@ -2,30 +2,40 @@
 
 use crate::{Destination, Ecn, Packet, XcpHeader};
 
-/// A [`Destination`] in four bytes: there are as many of it as packets in flight.
+/// A network has fewer stations than this.
+pub(crate) const MOST_STATIONS: u32 = 0xff_ffff;
+
+/// A [`Destination`] in three bytes: there are as many of it as packets in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Target(u32);
+pub(crate) struct Target([u8; 3]);
 
 impl Target {
     /// No station has this number.
-    const ALL: u32 = u32::MAX;
+    const ALL: u32 = MOST_STATIONS;
 
     /// The station, or none for all of them.
+    #[inline]
     pub(crate) fn station(self) -> Option<u32> {
-        (self.0 != Target::ALL).then_some(self.0)
+        let [a, b, c] = self.0;
+        let number = u32::from_le_bytes([a, b, c, 0]);
+        (number != Target::ALL).then_some(number)
     }
 }
 
 impl From<Destination> for Target {
+    #[inline]
     fn from(to: Destination) -> Self {
-        match to {
-            Destination::Station(station) => Target(station),
-            Destination::All => Target(Target::ALL),
-        }
+        let number = match to {
+            Destination::Station(station) => station,
+            Destination::All => Target::ALL,
+        };
+        let [a, b, c, _] = number.to_le_bytes();
+        Target([a, b, c])
     }
 }
 
 impl From<Target> for Destination {
+    #[inline]
     fn from(target: Target) -> Self {
         target.station().map_or(Destination::All, Destination::Station)
     }

@@ -149,3 +149,14 @@ pub enum Emission<P> {
     /// Drops it because it is larger than the MTU of this interface's link.
     TooBig(u32, P),
 }
+
+impl<P> Emission<P> {
+    /// The same with another packet in it.
+    pub fn map<Q>(self, of: impl FnOnce(P) -> Q) -> Emission<Q> {
+        match self {
+            Emission::Send { interface, to, packet } => Emission::Send { interface, to, packet: of(packet) },
+            Emission::Refuse(packet) => Emission::Refuse(of(packet)),
+            Emission::TooBig(interface, packet) => Emission::TooBig(interface, of(packet)),
+        }
+    }
+}

@@ -8,6 +8,7 @@ use crate::{
     Cidr, Network, Packet, PipeSpec, Router, RouterInterface,
     address::is_link_local,
     graph::{Graph, Hop, Station},
+    routed::MOST_STATIONS,
     router::{Addresses, Table, Way},
 };
 
@@ -51,6 +52,8 @@ pub enum TopologyError {
     SameAddress(IpAddr),
     /// A route leads to an address that nobody has on the networks of that node.
     BadRoute(Node, IpAddr),
+    /// There are more stations than a network may have.
+    TooLarge(usize),
 }
 
 impl std::fmt::Display for TopologyError {
@@ -65,6 +68,9 @@ impl std::fmt::Display for TopologyError {
             TopologyError::SameAddress(address) => write!(f, "two interfaces have the address {address}"),
             TopologyError::BadRoute(node, via) => {
                 write!(f, "{node} has a route by {via}, which nobody on its links has as address")
+            }
+            TopologyError::TooLarge(stations) => {
+                write!(f, "{stations} ends of links at hosts and routers: fewer than {MOST_STATIONS} will do")
             }
         }
     }
@@ -138,6 +144,9 @@ impl Topology {
             }
         }
         let graph = self.graph();
+        if graph.stations.len() >= MOST_STATIONS as usize {
+            return Err(TopologyError::TooLarge(graph.stations.len()));
+        }
         let domains = graph.domains();
         let addresses = Arc::new(self.addresses(&graph.stations)?);
         let tables = self.tables(&graph, &domains, &addresses)?;

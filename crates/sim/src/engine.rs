@@ -13,6 +13,7 @@ use crate::{
     addresses::{Addresses, addresses},
     device::Devices,
     packet::{Body, Echo, SimPacket},
+    parcel::Parcel,
     ping::Ping,
     trace::Trace,
     transfer::{Plan, Transfer},
@@ -66,7 +67,7 @@ impl<'a> Engine<'a> {
         controllers: &'a mut dyn Controllers,
     ) -> Result<Self, Error> {
         let stations: Vec<Station> = scenario::plan::topology(scenario).stations();
-        let network = scenario::plan::network::<SimPacket>(scenario)?;
+        let network = scenario::plan::network::<Parcel>(scenario)?;
         let mut wakes = Wakes::new(SLOTS * scenario.flows.len());
         let mut flows = Vec::new();
         for (index, flow) in scenario.flows.iter().enumerate() {

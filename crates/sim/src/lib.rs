@@ -17,6 +17,7 @@ mod neighbours;
 mod outcome;
 mod pace;
 mod packet;
+mod parcel;
 mod ping;
 mod recorder;
 mod run;

@@ -10,7 +10,7 @@ use crate::{
     xcp::{XcpAck, XcpData},
 };
 
-/// A packet or super-packet.
+/// A packet or super-packet. The network keeps it as a [`crate::parcel::Parcel`].
 #[derive(Debug, Clone)]
 pub(crate) struct SimPacket {
     /// Who it is for: the number of a connection's end or ping, see `engine`.
@@ -101,12 +101,7 @@ impl Packet for SimPacket {
 
     fn ecn(&self) -> Ecn {
         match &self.body {
-            Body::Tcp(segment) => match segment.ecn {
-                ecn::ECT0 => Ecn::Ect0,
-                ecn::ECT1 => Ecn::Ect1,
-                ecn::CE => Ecn::CongestionExperienced,
-                _ => Ecn::NotCapable,
-            },
+            Body::Tcp(segment) => codepoint(segment.ecn),
             _ => Ecn::NotCapable,
         }
     }
@@ -118,8 +113,7 @@ impl Packet for SimPacket {
     }
 
     fn flow_hash(&self) -> u32 {
-        // Fibonacci hashing: neighbours fall far apart.
-        self.to.wrapping_mul(0x9e37_79b9)
+        flow_hash(self.to)
     }
 
     /// A flipped bit: the checksum finds it, and nobody is told.
@@ -142,6 +136,21 @@ impl Packet for SimPacket {
             out.push(Emission::Send { interface: arrival.interface, to, packet: self });
         }
     }
+}
+
+/// The ECN field of a segment, as the network calls it.
+pub(crate) fn codepoint(field: u8) -> Ecn {
+    match field {
+        ecn::ECT0 => Ecn::Ect0,
+        ecn::ECT1 => Ecn::Ect1,
+        ecn::CE => Ecn::CongestionExperienced,
+        _ => Ecn::NotCapable,
+    }
+}
+
+/// Fibonacci hashing: neighbours fall far apart.
+pub(crate) fn flow_hash(to: u32) -> u32 {
+    to.wrapping_mul(0x9e37_79b9)
 }
 
 #[cfg(test)]

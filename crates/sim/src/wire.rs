@@ -11,11 +11,12 @@ use crate::{
     device::{Devices, Room},
     neighbours::{Neighbours, QUESTION_BYTES},
     packet::{Body, Neighbour, SimPacket},
+    parcel::Parcel,
 };
 
 /// The network, and what stands between it and the hosts' TCP.
 pub(crate) struct Wire {
-    pub(crate) network: Network<SimPacket>,
+    pub(crate) network: Network<Parcel>,
     pub(crate) arrived: Arrived,
     neighbours: Neighbours,
     devices: Devices,
@@ -26,18 +27,18 @@ pub(crate) struct Wire {
 
 /// Packets that have come to a host and were not looked at yet.
 #[derive(Debug, Default)]
-pub(crate) struct Arrived(VecDeque<SimPacket>);
+pub(crate) struct Arrived(VecDeque<Parcel>);
 
-impl Sink<SimPacket> for Arrived {
+impl Sink<Parcel> for Arrived {
     #[inline]
-    fn deliver(&mut self, _station: u32, _at: Time, packet: SimPacket) {
+    fn deliver(&mut self, _station: u32, _at: Time, packet: Parcel) {
         self.0.push_back(packet);
     }
-    fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, _packet: SimPacket) {}
+    fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, _packet: Parcel) {}
 }
 
 impl Wire {
-    pub(crate) fn new(network: Network<SimPacket>, devices: Devices, segmentation: Segmentation) -> Self {
+    pub(crate) fn new(network: Network<Parcel>, devices: Devices, segmentation: Segmentation) -> Self {
         let neighbours = Neighbours::new(network.stations() as usize);
         let (arrived, left) = (Arrived::default(), VecDeque::new());
         Wire { network, arrived, neighbours, devices, left, segmentation }
@@ -119,7 +120,7 @@ impl Wire {
     fn send_one(&mut self, route: &Route, now: Time, packet: SimPacket) {
         if self.neighbours.knows(route.from, route.next) {
             let to = Destination::Station(route.to);
-            self.network.send(route.from, now, to, packet, &mut self.arrived);
+            self.network.send(route.from, now, to, packet.into(), &mut self.arrived);
         } else if self.neighbours.keep((route.from, route.next), now, route.to, packet) {
             self.ask(route.from, route.next, now);
         }
@@ -128,7 +129,8 @@ impl Wire {
     /// The next packet that came for a flow. Questions for neighbours are answered on the way.
     #[inline]
     pub(crate) fn receive(&mut self, now: Time) -> Option<SimPacket> {
-        while let Some(packet) = self.arrived.0.pop_front() {
+        while let Some(parcel) = self.arrived.0.pop_front() {
+            let packet = SimPacket::from(parcel);
             match packet.body {
                 Body::Neighbour(word) => self.hear(&word, now),
                 _ => return Some(packet),
@@ -147,12 +149,12 @@ impl Wire {
             self.say(own, other, Neighbour { reply: true, ..*word }, now);
         }
         for (to, packet) in self.neighbours.learn(own, other) {
-            self.network.send(own, now, Destination::Station(to), packet, &mut self.arrived);
+            self.network.send(own, now, Destination::Station(to), packet.into(), &mut self.arrived);
         }
     }
 
     fn say(&mut self, from: u32, to: u32, word: Neighbour, now: Time) {
         let packet = SimPacket { to: u32::MAX, header: QUESTION_BYTES, body: Body::Neighbour(word) };
-        self.network.send(from, now, Destination::Station(to), packet, &mut self.arrived);
+        self.network.send(from, now, Destination::Station(to), packet.into(), &mut self.arrived);
     }
 }

@@ -25,7 +25,7 @@ pub use info::{Event, Info};
 pub use receive::{
     Accepted, AckAction, AckFields, Agreed, InitialWindow, PacketMemory, Receiver, timestamp_ms,
 };
-pub use segment::{Flags, SackBlocks, Segment, SynOptions, after, before, ecn};
+pub use segment::{Flags, SackBlocks, Segment, SynOptions, after, before, ecn, segments};
 pub use sock::{
     AckSample, INFINITE_SSTHRESH, INITIAL_CWND, MinMax, MinMaxSample, Rack, RateSample, ReceiverRtt,
     RxOptions, TcpSock,

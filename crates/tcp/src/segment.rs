@@ -107,6 +107,13 @@ pub struct SynOptions {
     pub timestamps: bool,
 }
 
+/// How many segments of at most `mss` bytes it takes for so many, at least 1.
+#[inline]
+pub fn segments(len: u32, mss: u16) -> u32 {
+    let mss = u32::from(mss);
+    if len <= mss || mss == 0 { 1 } else { len.div_ceil(mss) }
+}
+
 /// One packet, or a super-packet of several.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Segment {
@@ -138,8 +145,7 @@ impl Segment {
     /// How many segments travel in it, at least 1.
     #[inline]
     pub fn segs(&self) -> u32 {
-        let mss = u32::from(self.mss);
-        if self.len <= mss || mss == 0 { 1 } else { self.len.div_ceil(mss) }
+        segments(self.len, self.mss)
     }
 
     /// Bytes of payload in segment `index`.

@@ -3,7 +3,7 @@
 //!
 //! Departures: 1. An application that fills the buffer is taken to want to write more.
 
-use super::{chrono, output::Push, queue::Chunk};
+use super::{chrono, output::Push, unsent::Chunk};
 use crate::{
     CaEvent, CaState, Endpoint, Operation, State,
     behaviour::{Growth, Windows},
@@ -113,8 +113,7 @@ impl Endpoint {
             && first.len > len
             && len > 0
         {
-            self.tx.queue.unsent[0].len -= len;
-            self.tx.queue.unsent.push_front(Chunk { len, fin: false });
+            self.tx.queue.unsent.split_front(len);
         }
         self.write_xmit(Push::Probe);
     }

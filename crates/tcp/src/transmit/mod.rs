@@ -35,6 +35,7 @@ mod tag;
 mod timeout;
 mod timers;
 mod undo;
+mod unsent;
 
 use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, behaviour::Windows, segment::before};
 pub(crate) use chrono::Chrono;

@@ -3,7 +3,7 @@
 //! Departures: 1. A packet in the making grows only while it is the last; it is not refilled from the next
 //! (tcp_grow_skb).
 
-use super::{Marks, Skb, chrono, queue::Chunk, skb::segments, timers::Timer};
+use super::{Marks, Skb, chrono, skb::segments, timers::Timer, unsent::Chunk};
 use crate::{CaState, Endpoint, Operation, segment::after};
 
 /// How `tcp_write_xmit` is called.
@@ -219,7 +219,7 @@ impl Endpoint {
         let mut part = chunk;
         if chunk.len > limit {
             part = Chunk { len: limit, fin: false };
-            self.tx.queue.unsent[0].len -= limit;
+            self.tx.queue.unsent.shorten_front(limit);
         } else {
             self.tx.queue.unsent.pop_front();
         }

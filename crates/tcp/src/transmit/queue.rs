@@ -9,39 +9,34 @@
 //! 2. Packets that were selectively acknowledged are not joined; `sacked` remembers the ranges instead.
 
 use super::skb::{Marks, NONE, Skb, segments};
+use super::unsent::Unsent;
 use crate::segment::after;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// A part of what was written and not sent: a packet in the making, of at most the size that is aimed for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Chunk {
-    pub(super) len: u32,
-    pub(super) fin: bool,
-}
-
 #[derive(Debug)]
 pub(super) struct SendQueue {
     slab: Vec<Skb>,
-    free: Vec<u32>,
+    /// The first free place of the slab; `later` leads from one to the next.
+    free: u32,
     order: VecDeque<u32>,
     oldest: u32,
     newest: u32,
     /// To send again, by extended sequence number. An entry is stale if its packet has other marks or another place.
     lost: BinaryHeap<Reverse<(u64, u32)>>,
-    pub(super) unsent: VecDeque<Chunk>,
+    pub(super) unsent: Unsent,
 }
 
 impl SendQueue {
     pub(super) fn new() -> SendQueue {
         SendQueue {
             slab: Vec::new(),
-            free: Vec::new(),
+            free: NONE,
             order: VecDeque::new(),
             oldest: NONE,
             newest: NONE,
             lost: BinaryHeap::new(),
-            unsent: VecDeque::new(),
+            unsent: Unsent::default(),
         }
     }
 
@@ -93,21 +88,26 @@ impl SendQueue {
     }
 
     fn store(&mut self, skb: Skb) -> u32 {
-        match self.free.pop() {
-            Some(id) => {
-                self.slab[id as usize] = skb;
-                id
-            }
-            None => {
-                self.slab.push(skb);
-                (self.slab.len() - 1) as u32
-            }
+        let id = self.free;
+        if id != NONE {
+            let place = &mut self.slab[id as usize];
+            self.free = place.later;
+            *place = skb;
+            return id;
         }
+        if self.slab.len() == self.slab.capacity() {
+            self.slab.reserve_exact(growth(self.slab.len()));
+        }
+        self.slab.push(skb);
+        (self.slab.len() - 1) as u32
     }
 
     /// Appends a packet that is being sent; it is not yet in the list by time.
     pub(super) fn push(&mut self, skb: Skb) -> u32 {
         let id = self.store(skb);
+        if self.order.len() == self.order.capacity() {
+            self.order.reserve_exact(growth(self.order.len()));
+        }
         self.order.push_back(id);
         id
     }
@@ -118,8 +118,10 @@ impl SendQueue {
         if let Some(id) = self.order.pop_front() {
             self.unlist(id);
             // An id must not be found again through the heap: no packet has this number of segments.
-            self.slab[id as usize].segs = 0;
-            self.free.push(id);
+            let skb = &mut self.slab[id as usize];
+            skb.segs = 0;
+            skb.later = self.free;
+            self.free = id;
         }
     }
 
@@ -231,4 +233,9 @@ impl SendQueue {
     pub(super) fn clear_lost(&mut self) {
         self.lost.clear();
     }
+}
+
+/// By how much a queue of so many grows: a sixteenth, for doubling would waste half of a large window's memory.
+fn growth(len: usize) -> usize {
+    16 + len / 16
 }

@@ -6,7 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a bench reads the processor's clock")]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../../tests/support/mod.rs"]
 mod support;
 
 use sim::{Machine, Segmentation};

@@ -1,0 +1,146 @@
+//! What was written and not sent. A window of data may wait here as single segments, so neighbours of one length are
+//! counted and not kept one by one.
+
+use std::collections::VecDeque;
+
+/// A part of what was written and not sent: a packet in the making, of at most the size that is aimed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Chunk {
+    pub(super) len: u32,
+    pub(super) fin: bool,
+}
+
+/// Chunks in order. Only the last may still grow.
+#[derive(Debug, Default)]
+pub(super) struct Unsent {
+    /// So many of a kind; of the last kind there is one.
+    runs: VecDeque<(Chunk, u32)>,
+    count: usize,
+}
+
+impl Unsent {
+    /// How many chunks.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    #[inline]
+    pub(super) fn front(&self) -> Option<&Chunk> {
+        self.runs.front().map(|run| &run.0)
+    }
+
+    #[inline]
+    pub(super) fn back(&self) -> Option<&Chunk> {
+        self.runs.back().map(|run| &run.0)
+    }
+
+    /// The chunk that may grow.
+    #[inline]
+    pub(super) fn back_mut(&mut self) -> Option<&mut Chunk> {
+        self.runs.back_mut().map(|run| &mut run.0)
+    }
+
+    /// Appends a chunk; the one before it is as long as it will be.
+    pub(super) fn push_back(&mut self, chunk: Chunk) {
+        self.count += 1;
+        let runs = self.runs.len();
+        if runs >= 2 && self.runs[runs - 2].0 == self.runs[runs - 1].0 {
+            self.runs[runs - 2].1 += 1;
+            self.runs[runs - 1] = (chunk, 1);
+        } else {
+            self.runs.push_back((chunk, 1));
+        }
+    }
+
+    #[inline]
+    pub(super) fn pop_front(&mut self) {
+        let Some(run) = self.runs.front_mut() else { return };
+        self.count -= 1;
+        run.1 -= 1;
+        if run.1 == 0 {
+            self.runs.pop_front();
+        }
+    }
+
+    /// The first `len` bytes of the first chunk, which is longer, become a chunk of their own.
+    pub(super) fn split_front(&mut self, len: u32) {
+        self.shorten_front(len);
+        self.runs.push_front((Chunk { len, fin: false }, 1));
+        self.count += 1;
+    }
+
+    /// The first `len` bytes of the first chunk, which is longer, are gone.
+    pub(super) fn shorten_front(&mut self, len: u32) {
+        let Some(run) = self.runs.front_mut() else { return };
+        let rest = Chunk { len: run.0.len - len, ..run.0 };
+        if run.1 == 1 {
+            run.0 = rest;
+        } else {
+            run.1 -= 1;
+            self.runs.push_front((rest, 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// It does what a plain list of chunks does.
+        #[test]
+        fn runs_are_as_good_as_a_list(steps in proptest::collection::vec((0u8..5, 1u32..4), 0..300)) {
+            let (mut unsent, mut plain) = (Unsent::default(), VecDeque::<Chunk>::new());
+            for (step, len) in steps {
+                let longer = plain.front().is_some_and(|chunk| chunk.len > len);
+                match step {
+                    0 | 1 => {
+                        unsent.push_back(Chunk { len, fin: false });
+                        plain.push_back(Chunk { len, fin: false });
+                    }
+                    2 => {
+                        unsent.pop_front();
+                        plain.pop_front();
+                    }
+                    3 => {
+                        unsent.back_mut().into_iter().for_each(|last| last.len += len);
+                        plain.back_mut().into_iter().for_each(|last| last.len += len);
+                    }
+                    _ if longer => {
+                        plain[0].len -= len;
+                        if len == 1 {
+                            unsent.shorten_front(len);
+                        } else {
+                            unsent.split_front(len);
+                            plain.push_front(Chunk { len, fin: false });
+                        }
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!((unsent.len(), unsent.front(), unsent.back()), (plain.len(), plain.front(), plain.back()));
+            }
+            while let Some(chunk) = plain.pop_front() {
+                prop_assert_eq!(unsent.front(), Some(&chunk));
+                unsent.pop_front();
+            }
+            prop_assert!(unsent.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_window_of_segments_takes_no_memory() {
+        let mut unsent = Unsent::default();
+        for _ in 0..200_000 {
+            unsent.push_back(Chunk { len: 0, fin: false });
+            unsent.back_mut().unwrap().len = 1448;
+        }
+        assert_eq!((unsent.len(), unsent.runs.len()), (200_000, 2));
+    }
+}

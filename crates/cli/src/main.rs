@@ -6,6 +6,7 @@ mod cc_command;
 mod cc_command_check;
 mod cc_command_list;
 mod cc_law;
+mod closed_form;
 mod congestion;
 mod engine;
 mod exit;

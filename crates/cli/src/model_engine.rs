@@ -3,25 +3,28 @@
 use std::str::FromStr;
 
 use model::{Buffer, PathInputs, Prediction, buffer_defaults, predict};
-use scenario::{Cc, Flow, Kind, Published, Scenario, ScenarioFile, Tcp};
+use scenario::{Cc, Figure, Flow, Kind, Published, Scenario, ScenarioFile, Tcp};
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
 use units::{Bytes, KernelRequirement, KernelVersion};
 
 use crate::{
     cc_law::law,
+    closed_form::closed_form,
     congestion::settings,
     flow_context::{FlowPath, buffers},
-    published::metric,
+    published::metric as metric_of,
     sim_engine::default_cc,
 };
 
+/// The kernel where none is known.
+const NEW_KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
 /// Time that a small packet needs through the hosts themselves, beside the path.
 const HOST_TIME_S: f64 = 0.0001;
 
 /// Completes `summary` with the model's figures.
 pub fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSummary {
     // A kernel whose version cannot be read is taken for a new one.
-    let kernel = KernelVersion::from_str(&host.kernel).unwrap_or(KernelVersion::new(6, 18));
+    let kernel = KernelVersion::from_str(&host.kernel).unwrap_or(NEW_KERNEL);
     summary.flows = flows(scenario, kernel);
     let goodputs: Vec<f64> = summary.flows.iter().filter_map(|f| f.goodput_bps).collect();
     summary.fairness_jain = model::jain_index(&goodputs);
@@ -31,12 +34,16 @@ pub fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> Run
     summary
 }
 
-/// The model's figure for a kernel that a published one holds for.
-pub fn for_published_kernel(file: &ScenarioFile, published: &Published) -> Option<f64> {
-    let kernel = KernelRequirement::from_str(published.holds_for_kernel.as_deref()?).ok()?.example()?;
+/// What the model knows of a published figure without a run: a closed form, or the figure for a kernel that it holds for.
+pub fn without_run(file: &ScenarioFile, published: &Published) -> Option<f64> {
+    let meant = published.holds_for_kernel.as_deref().and_then(|k| KernelRequirement::from_str(k).ok()?.example());
     let scenario = file.resolve(published.variant.as_deref(), &[]).ok()?;
-    let flows = flows(&scenario, kernel);
-    metric(flows.iter().find(|f| f.name == published.flow)?, published.metric)
+    if published.figure.is_closed_form() {
+        return closed_form(&scenario, published, meant.unwrap_or(NEW_KERNEL));
+    }
+    let Figure::Flow { flow, metric } = &published.figure else { return None };
+    let flows = flows(&scenario, meant?);
+    metric_of(flows.iter().find(|f| f.name == *flow)?, *metric)
 }
 
 fn flows(scenario: &Scenario, kernel: KernelVersion) -> Vec<FlowSummary> {

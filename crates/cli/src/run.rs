@@ -84,8 +84,8 @@ impl Asked<'_> {
             .filter(|p| runs.iter().any(|r| r.variant == p.variant))
             .cloned()
             .collect();
-        let other_kernel = |p: &Published| model_engine::for_published_kernel(file, p);
-        let mut published = published::compare(&of_these, &runs, &self.host.kernel, other_kernel);
+        let model = |p: &Published| model_engine::without_run(file, p);
+        let mut published = published::compare(&of_these, &runs, &self.host.kernel, model);
         if self.changed {
             published.iter_mut().for_each(not_as_published);
         }
@@ -288,6 +288,7 @@ fn begin(job: &Job<'_>) -> RunSummary {
         id: String::new(),
         engine: job.engine.name().into(),
         variant: job.variant.map(Into::into),
+        kernel: None,
         sweep: BTreeMap::new(),
         repeat: job.repeat,
         seed: job.scenario.seed,

@@ -182,10 +182,10 @@ fn references(published: &[PublishedResult], run: &RunSummary, place: Option<usi
         .iter()
         .filter(|result| result.unit == "bit/s" && result.metric.ends_with("goodput"))
         .filter(|result| result.variant.is_none() || result.variant == run.variant)
-        .map(|result| {
+        .filter_map(|result| {
             let variant = run.variant.as_ref().filter(|_| place.is_some());
             let label = variant.map_or("published".to_owned(), |name| format!("published ({name})"));
-            Reference { label, value_bps: result.published, run: place }
+            Some(Reference { label, value_bps: result.published?, run: place })
         })
         .collect()
 }

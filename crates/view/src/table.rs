@@ -126,7 +126,7 @@ pub fn published(results: &[PublishedResult]) -> String {
         let figure = |value: Option<f64>| or_unknown(value, |v| words::figure(v, &result.unit));
         rows.push(vec![
             result.id.clone(),
-            figure(Some(result.published)),
+            words::published(result),
             figure(result.model),
             figure(result.sim),
             figure(result.lab),
@@ -136,6 +136,9 @@ pub fn published(results: &[PublishedResult]) -> String {
             let model = words::figure(model, &result.unit);
             reasons
                 .push(format!("{}: the model gives {model} for the kernel of the publication\n", result.id));
+        }
+        if let Some(contradiction) = &result.contradiction {
+            reasons.push(format!("{}: the source contradicts itself: {contradiction}\n", result.id));
         }
         if let Some(why) = &result.why {
             reasons.push(format!("{}: {why}\n", result.id));

@@ -74,6 +74,7 @@ mod validate_topology;
 
 pub use cc::{Cc, CcValue, CcValues};
 pub use change::{change_direction, describe_direction};
+pub use decode_hosts::is_simulated;
 pub use error::{Error, Mistake};
 pub use file::{CcMistake, ScenarioFile};
 pub use import::{ImportError, Imported, import_mn};

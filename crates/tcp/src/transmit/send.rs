@@ -51,7 +51,7 @@ impl Endpoint {
             mss: self.sk.mss_cache as u16,
             flags,
             ecn: mark,
-            tsval: ((sent_ns / 1_000_000) & 0xffff_ffff) as u32,
+            tsval: self.timestamp(sent_ns),
             ..Segment::default()
         };
         self.emit(segment);

@@ -74,7 +74,7 @@ pub fn run(
     ccs: &Registered,
     summary: RunSummary,
     setup: &LabSetup,
-    title: &str,
+    teller: Teller,
     writer: &mut Writer,
     stop: &AtomicBool,
 ) -> anyhow::Result<Rows> {
@@ -88,7 +88,7 @@ pub fn run(
         congestion_controls: &ccs.kernel_names,
         stop,
     };
-    let mut recording = Recording { writer, teller: Teller::new(title, scenario.duration) };
+    let mut recording = Recording { writer, teller };
     let outcome = lab::run(scenario, &options, &mut recording).map_err(failure);
     recording.teller.finish();
     let mut outcome = outcome?;

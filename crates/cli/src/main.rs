@@ -1,6 +1,7 @@
 //! longfat: a workbench for TCP on long fat networks.
 
 mod app;
+mod batch;
 mod bdp;
 mod cc_command;
 mod cc_command_check;
@@ -12,6 +13,8 @@ mod engine;
 mod exit;
 mod flow_context;
 mod interrupt;
+mod job;
+mod jobs;
 mod lab_check;
 mod lab_command;
 mod lab_engine;
@@ -21,6 +24,7 @@ mod output;
 mod progress;
 mod published;
 mod records;
+mod reproduce;
 mod run;
 mod scenario_command;
 mod shell;

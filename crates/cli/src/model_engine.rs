@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use model::{Buffer, PathInputs, Prediction, buffer_defaults, predict};
+use model::{Aimd, Buffer, Law, PathInputs, Prediction, Sharer, buffer_defaults, predict};
 use scenario::{Cc, Figure, Flow, Kind, Published, Scenario, ScenarioFile, Tcp};
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
 use units::{Bytes, KernelRequirement, KernelVersion};
@@ -18,6 +18,8 @@ use crate::{
 
 /// The kernel where none is known.
 const NEW_KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
+/// From here on a window grows by the segments acknowledged, not by ACKs (`tcp_cong_avoid_ai`, net/ipv4/tcp_cong.c).
+const COUNTS_SEGMENTS: KernelVersion = KernelVersion { major: 4, minor: 0, patch: 0 };
 /// Time that a small packet needs through the hosts themselves, beside the path.
 const HOST_TIME_S: f64 = 0.0001;
 
@@ -29,7 +31,8 @@ pub fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> Run
     let goodputs: Vec<f64> = summary.flows.iter().filter_map(|f| f.goodput_bps).collect();
     summary.fairness_jain = model::jain_index(&goodputs);
     if goodputs.len() > 1 {
-        summary.quality.notes.push("the model takes each flow as alone on its path".into());
+        let note = "the model takes each flow as alone on its path, unless all are Reno's kind and share one slowest link";
+        summary.quality.notes.push(note.into());
     }
     summary
 }
@@ -46,8 +49,79 @@ pub fn without_run(file: &ScenarioFile, published: &Published) -> Option<f64> {
     metric_of(flows.iter().find(|f| f.name == *flow)?, *metric)
 }
 
+/// `kernel` is of the hosts that say nothing of theirs.
 fn flows(scenario: &Scenario, kernel: KernelVersion) -> Vec<FlowSummary> {
-    scenario.flows.iter().filter_map(|flow| predict_flow(scenario, flow, kernel)).collect()
+    let mut flows: Vec<FlowSummary> =
+        scenario.flows.iter().filter_map(|flow| predict_flow(scenario, flow, kernel)).collect();
+    share_bottlenecks(scenario, kernel, &mut flows);
+    flows
+}
+
+/// Flows on one slowest link, all of them additive increase and multiplicative decrease: as much as they have together where
+/// all lose at the same instants. Other neighbours are left out of account.
+fn share_bottlenecks(scenario: &Scenario, kernel: KernelVersion, flows: &mut [FlowSummary]) {
+    let sharers: Vec<(&Flow, FlowPath<'_>, Sharer)> =
+        scenario.flows.iter().filter_map(|flow| sharer(scenario, flow, kernel)).collect();
+    if sharers.len() < 2 || sharers.len() < scenario.flows.iter().filter(|f| matches!(f.kind, Kind::Tcp(_))).count() {
+        return;
+    }
+    let Some((slowest, rate)) = sharers[0].1.slowest() else { return };
+    if !sharers.iter().all(|(_, path, _)| path.slowest().is_some_and(|(link, _)| std::ptr::eq(link, slowest))) {
+        return;
+    }
+    let shares = model::synchronous_shares(&sharers.iter().map(|(.., sharer)| *sharer).collect::<Vec<_>>());
+    // The sawtooth of all together, on the path of the one with the most.
+    let most = (0..shares.len()).max_by(|a, b| shares[*a].total_cmp(&shares[*b])).unwrap_or_default();
+    let (_, path, sharer) = &sharers[most];
+    let bdp = model::bdp_f64(rate, path.rtt);
+    let used = path.queue_bytes().map_or(1.0, |queue| model::sawtooth_utilization(sharer.rule, queue as f64 / bdp));
+    for ((flow, ..), share) in sharers.iter().zip(&shares) {
+        let Some(told) = flows.iter_mut().find(|f| f.name == flow.name) else { continue };
+        let Some(wire) = told.wire_limit_bps else { continue };
+        let together = share * used * wire;
+        // Alone, a flow may have less than its share: buffers, losses.
+        told.goodput_bps = told.goodput_bps.map(|alone| alone.min(together));
+        told.steady_goodput_bps = told.steady_goodput_bps.map(|alone| alone.min(together));
+        told.evidence.push(format!(
+            "beside the others, where all lose at the same instants: {:.0} % of the {:.0} % of the link that their sawtooth uses",
+            share * 100.0,
+            used * 100.0
+        ));
+    }
+}
+
+fn sharer<'a>(
+    scenario: &'a Scenario,
+    flow: &'a Flow,
+    kernel: KernelVersion,
+) -> Option<(&'a Flow, FlowPath<'a>, Sharer)> {
+    let Kind::Tcp(tcp) = &flow.kind else { return None };
+    let path = FlowPath::of(scenario, flow).filter(|path| path.rtt > units::Time::ZERO)?;
+    let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc_of(scenario, flow, tcp));
+    let Law::Aimd(rule) = inputs.law else { return None };
+    let sharer = Sharer { rule, rtt: path.rtt, mss: model::mss(path.mtu, path.ip, tcp.mss) };
+    Some((flow, path, sharer))
+}
+
+/// The kernel of a flow's sender.
+fn kernel_of(scenario: &Scenario, flow: &Flow, otherwise: KernelVersion) -> KernelVersion {
+    let own = scenario.host(&flow.from).and_then(|host| host.kernel);
+    own.map_or(otherwise, |(major, minor)| KernelVersion::new(major.into(), minor.into()))
+}
+
+/// The congestion control of a flow: what it says, else what its host is set to.
+fn cc_of(scenario: &Scenario, flow: &Flow, tcp: &Tcp) -> Cc {
+    tcp.cc.clone().unwrap_or_else(|| Cc::Named(default_cc(scenario.host(&flow.from))))
+}
+
+/// A law on a kernel: the windows of old ones grow by ACKs, of which there is one for two segments.
+fn on_kernel(law: Law, kernel: KernelVersion) -> Law {
+    match law {
+        Law::Aimd(rule) if kernel < COUNTS_SEGMENTS => {
+            Law::Aimd(Aimd { increase_segs: rule.increase_segs / 2.0, ..rule })
+        }
+        law => law,
+    }
 }
 
 fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Option<FlowSummary> {
@@ -61,8 +135,7 @@ fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Opti
     };
     Some(match &flow.kind {
         Kind::Tcp(tcp) => {
-            let default = || Cc::Named(default_cc(scenario.host(&flow.from)));
-            let cc = tcp.cc.clone().unwrap_or_else(default);
+            let cc = cc_of(scenario, flow, tcp);
             let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc);
             let summary = FlowSummary { cc: Some(cc.name().into()), cc_set: settings(&cc), ..summary };
             tcp_summary(summary, &inputs, &predict(&inputs))
@@ -90,6 +163,7 @@ fn inputs(
     kernel: KernelVersion,
     cc: &Cc,
 ) -> PathInputs {
+    let kernel = kernel_of(scenario, flow, kernel);
     let (send, receive) = buffers(scenario, flow, tcp);
     let defaults = buffer_defaults(kernel);
     let buffer = |known: verdict::Buffer, default: Bytes| match known {
@@ -110,7 +184,7 @@ fn inputs(
         loss: path.loss(),
         kernel,
         cc: cc.name().into(),
-        law: law(cc, path.rtt, path.mtu),
+        law: on_kernel(law(cc, path.rtt, path.mtu), kernel),
         receive_buffer: buffer(receive, defaults.tcp_rmem_max),
         send_buffer: buffer(send, defaults.tcp_wmem_max),
         read_rate: tcp.read_rate,

@@ -1,12 +1,14 @@
-//! How a run is going: one changing line on a terminal, a line now and then elsewhere. All on standard error.
+//! How runs are going: a changing line for each that is under way on a terminal, a line now and then elsewhere. All on
+//! standard error.
 
 use std::{
     collections::VecDeque,
     io::IsTerminal,
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use lab::Progress;
 use schema::FlowSample;
 use units::{BitRate, Bytes, Time, three_digits};
@@ -18,35 +20,99 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// The goodput shown is that of about the last second: single samples jump.
 const GOODPUT_SPAN_US: i64 = 1_000_000;
 
+/// More runs than these are counted, where there is no terminal, and not told of one by one.
+const TOLD_ONE_BY_ONE: usize = 8;
+
+/// The place where the runs of one command tell how they go.
+pub struct Board {
+    terminal: Option<Terminal>,
+    runs: usize,
+    made: Mutex<Made>,
+}
+
+/// A line for each run that is under way, and under them how many are made.
+struct Terminal {
+    lines: MultiProgress,
+    made: ProgressBar,
+}
+
+/// How many runs are made, and when that was last said.
+struct Made {
+    runs: usize,
+    last_line: Instant,
+}
+
+impl Board {
+    /// A board for this many runs.
+    pub fn new(runs: usize) -> Self {
+        let terminal = std::io::stderr().is_terminal().then(|| {
+            let lines = MultiProgress::new();
+            let made = lines.add(ProgressBar::new(runs as u64));
+            set_style(&made, "{pos} of {len} runs made");
+            Terminal { lines, made }
+        });
+        Board { terminal, runs, made: Mutex::new(Made { runs: 0, last_line: Instant::now() }) }
+    }
+
+    /// A teller for one run of `duration`.
+    pub fn teller(&self, title: &str, duration: Time) -> Teller {
+        let bar = self.terminal.as_ref().map(|terminal| {
+            let bar = ProgressBar::new(duration.0 / 1_000_000);
+            let bar = terminal.lines.insert_before(&terminal.made, bar);
+            set_style(&bar, "{prefix} {bar:20} {msg}");
+            bar.set_prefix(title.to_string());
+            bar
+        });
+        let quiet = self.runs > TOLD_ONE_BY_ONE;
+        if bar.is_none() && !quiet {
+            output::note(&format!("{title}: {duration} to go"));
+        }
+        Teller { title: title.into(), duration, bar, quiet, last_line: Instant::now(), received: Vec::new() }
+    }
+
+    /// Counts a run that is made.
+    pub fn count(&self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.made.inc(1);
+            return;
+        }
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.runs += 1;
+        if self.runs > TOLD_ONE_BY_ONE && made.last_line.elapsed() >= LINE_INTERVAL {
+            made.last_line = Instant::now();
+            output::note(&format!("{} of {} runs made", made.runs, self.runs));
+        }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.made.finish_and_clear();
+        }
+    }
+}
+
+fn set_style(bar: &ProgressBar, template: &str) {
+    // The templates are constant and valid.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+}
+
 /// Tells people how a run is going.
 pub struct Teller {
     title: String,
     duration: Time,
     bar: Option<ProgressBar>,
+    /// Says nothing without a terminal: there are too many runs.
+    quiet: bool,
     last_line: Instant,
     /// For each flow: when how many bytes had been received, over the last second.
     received: Vec<(String, VecDeque<(i64, i64)>)>,
 }
 
 impl Teller {
-    /// A teller for one run of `duration`.
-    pub fn new(title: &str, duration: Time) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar =
-                ProgressBar::with_draw_target(Some(duration.0 / 1_000_000), ProgressDrawTarget::stderr());
-            // The template is constant and valid.
-            if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:20} {msg}") {
-                bar.set_style(style);
-            }
-            bar.set_prefix(title.to_string());
-            bar
-        });
-        if bar.is_none() {
-            output::note(&format!("{title}: {duration} to go"));
-        }
-        Teller { title: title.into(), duration, bar, last_line: Instant::now(), received: Vec::new() }
-    }
-
     /// Shows the latest samples.
     pub fn tell(&mut self, progress: &Progress) {
         let left = self.duration.0.saturating_sub(progress.elapsed.0) as f64 * 1e-9;
@@ -57,7 +123,7 @@ impl Teller {
                 bar.set_position(progress.elapsed.0 / 1_000_000);
                 bar.set_message(text);
             }
-            None if self.last_line.elapsed() >= LINE_INTERVAL => {
+            None if !self.quiet && self.last_line.elapsed() >= LINE_INTERVAL => {
                 self.last_line = Instant::now();
                 output::note(&format!("{}: {text}", self.title));
             }

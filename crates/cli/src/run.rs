@@ -1,32 +1,31 @@
 //! `longfat run`: a scenario through one or several engines, into records, a table and the published figures.
 
 use std::{
-    collections::BTreeMap,
     fs,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::Ordering,
 };
 
 use anyhow::Context;
 use clap::Args;
 use lab::Journal;
-use record::Writer;
-use scenario::{Published, Scenario, ScenarioFile};
-use schema::{HostInfo, PublishedResult, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use schema::{PublishedVerdict, RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
 use crate::{
-    congestion,
+    batch,
     engine::{Engine, Engines},
     exit::Exit,
     interrupt,
+    job::{Asked, Keep, Means, now},
+    jobs::{Wanted, jobs},
     lab_command::clean_journal,
     lab_engine::{self, LabSetup},
-    model_engine,
-    open::{self, parse_set, read_scenario},
-    output, published,
-    sim_engine::{self, SimSetup},
+    open::{parse_set, read_scenario},
+    output,
+    progress::Board,
 };
 
 /// What to run, and how.
@@ -50,68 +49,19 @@ pub struct RunArgs {
     /// The Linux version that is simulated, as in 6.1; without it this machine's
     #[arg(long, value_name = "VERSION")]
     kernel: Option<KernelVersion>,
+    /// How many simulations to make side by side; without it one on each processor. The lab's runs are made one
+    /// after another in any case
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
     /// Also write a report of all these runs
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-}
-
-/// One run to make.
-struct Job<'a> {
-    engine: Engine,
-    variant: Option<&'a str>,
-    repeat: u32,
-    scenario: Scenario,
-}
-
-/// What all runs of one command share.
-struct Asked<'a> {
-    file: &'a ScenarioFile,
-    path: &'a Path,
-    host: HostInfo,
-    /// The kernel to simulate, where asked.
-    kernel: Option<KernelVersion>,
-    /// With `--set` the scenario is not the published one any more.
-    changed: bool,
-}
-
-impl Asked<'_> {
-    /// The document of these runs, with the published figures of their variants.
-    fn summary(&self, runs: Vec<RunSummary>) -> Summary {
-        let file = self.file;
-        let of_these: Vec<Published> = file
-            .published()
-            .iter()
-            .filter(|p| runs.iter().any(|r| r.variant == p.variant))
-            .cloned()
-            .collect();
-        let model = |p: &Published| model_engine::without_run(file, p);
-        let mut published = published::compare(&of_these, &runs, &self.host.kernel, model);
-        if self.changed {
-            published.iter_mut().for_each(not_as_published);
-        }
-        Summary {
-            schema: SUMMARY_SCHEMA.into(),
-            scenario: file.name().into(),
-            title: file.title().into(),
-            host: self.host.clone(),
-            published,
-            runs,
-        }
-    }
-}
-
-/// A run that was made.
-struct Made {
-    summary: RunSummary,
-    loaded: Option<LoadedRun>,
-    failed: Option<anyhow::Error>,
 }
 
 /// Runs the scenario.
 pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let file = read_scenario(&args.file)?;
     file.check_runnable().map_err(Exit::Scenario)?;
-    let jobs = jobs(args, &file)?;
     let asked = Asked {
         file: &file,
         path: &args.file,
@@ -119,28 +69,25 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         changed: !args.sets.is_empty(),
         kernel: args.kernel,
     };
+    let engines = Engines::chosen(&args.engine);
+    let jobs = jobs(&asked, &Wanted { engines: &engines, variants: &args.variant, sets: &args.sets })?;
     let stop = interrupt::flag()?;
-    let setup = match jobs.iter().any(|job| job.engine == Engine::Lab) {
+    let setup = match engines.contains(&Engine::Lab) {
         true => Some(lab_setup(args.ports)?),
         false => None,
     };
-    if let Some(path) = &args.report {
-        check_directory(path)?;
-    }
-    let mut made = Vec::new();
-    let mut failed = None;
-    for job in &jobs {
-        let mut one = make(job, &asked, setup.as_ref(), runs_dir, &stop)?;
-        failed = one.failed.take();
-        if args.report.is_none() {
-            // Only a report needs the rows again.
-            one.loaded = None;
+    let keep = match &args.report {
+        Some(path) => {
+            check_directory(path)?;
+            Keep::RecordAndRows(runs_dir)
         }
-        made.push(one);
-        if failed.is_some() || stop.load(Ordering::Relaxed) {
-            break;
-        }
-    }
+        None => Keep::Record(runs_dir),
+    };
+    let board = Board::new(jobs.len());
+    let means = Means { lab: setup.as_ref(), keep, board: &board, stop: &stop };
+    let mut made = batch::make_all(&jobs, &means, args.jobs)?;
+    drop(board);
+    let failed = made.iter_mut().find_map(|one| one.failed.take());
     let runs: Vec<RunSummary> = made.iter().map(|m| m.summary.clone()).collect();
     let summary = asked.summary(runs);
     let told = match json {
@@ -167,16 +114,8 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     told
 }
 
-/// A figure of a scenario that was changed with `--set` is no proof against the published one.
-fn not_as_published(result: &mut PublishedResult) {
-    if result.verdict == PublishedVerdict::Missed {
-        result.verdict = PublishedVerdict::Differs;
-        result.why = Some("the scenario was changed with --set".into());
-    }
-}
-
 /// A report's directory must be there: better known before the runs than after them.
-fn check_directory(report: &Path) -> anyhow::Result<()> {
+pub fn check_directory(report: &Path) -> anyhow::Result<()> {
     let directory = match report.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -192,39 +131,13 @@ fn check_directory(report: &Path) -> anyhow::Result<()> {
 }
 
 /// This command, for a reader who wants to repeat it.
-fn command_line() -> String {
+pub fn command_line() -> String {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     words.join(" ")
 }
 
-/// All runs asked for.
-fn jobs<'a>(args: &'a RunArgs, file: &'a ScenarioFile) -> anyhow::Result<Vec<Job<'a>>> {
-    let engines = Engines::chosen(&args.engine);
-    let mut variants: Vec<Option<&str>> = args.variant.iter().map(|v| Some(v.as_str())).collect();
-    if variants.is_empty() {
-        variants = file.variants().map(Some).collect();
-    }
-    if variants.is_empty() {
-        variants.push(None);
-    }
-    let mut jobs = Vec::new();
-    for variant in variants {
-        let scenario = open::resolve(file, &args.file, variant, &args.sets)?;
-        congestion::check(file, &args.file, variant, &args.sets, &scenario)?;
-        for &engine in &engines {
-            // A closed form gives the same each time.
-            let repeats = if engine == Engine::Model { 1 } else { scenario.repeat };
-            for repeat in 1..=repeats {
-                let seed = scenario.seed.wrapping_add(u64::from(repeat - 1));
-                jobs.push(Job { engine, variant, repeat, scenario: Scenario { seed, ..scenario.clone() } });
-            }
-        }
-    }
-    Ok(jobs)
-}
-
 /// Cleans up after dead labs and gets the right to make new ones.
-fn lab_setup(ports: Option<lab::Backend>) -> anyhow::Result<LabSetup> {
+pub fn lab_setup(ports: Option<lab::Backend>) -> anyhow::Result<LabSetup> {
     // Before the privilege: in a user namespace this user would look like root.
     let journal = Journal::of_this_user();
     if let Err(error) = clean_journal(&journal) {
@@ -234,94 +147,6 @@ fn lab_setup(ports: Option<lab::Backend>) -> anyhow::Result<LabSetup> {
     let privilege = lab::acquire().map_err(lab_engine::failure)?;
     let backend = ports.unwrap_or_else(lab::Backend::for_this_machine);
     Ok(LabSetup { journal, privilege, backend })
-}
-
-fn make(
-    job: &Job<'_>,
-    asked: &Asked<'_>,
-    setup: Option<&LabSetup>,
-    runs_dir: &Path,
-    stop: &AtomicBool,
-) -> anyhow::Result<Made> {
-    let file = asked.file;
-    let mut begun = begin(job);
-    let id = record::new_id(&compact(&begun.started), job.engine.name(), job.variant, job.repeat);
-    let initial = asked.summary(vec![begun.clone()]);
-    let mut writer = Writer::create(runs_dir, file.name(), &id, &job.scenario.to_toml(), &initial)?;
-    begun.id = writer.id().to_string();
-    let rows = match (job.engine, setup) {
-        (Engine::Lab, Some(setup)) => {
-            let title = title(file, job);
-            let run = || {
-                let registered = congestion::register(&job.scenario, asked.path)?;
-                lab_engine::run(&job.scenario, &registered, begun, setup, &title, &mut writer, stop)
-            };
-            match run() {
-                Ok(rows) => rows,
-                Err(error) => {
-                    writer.abort();
-                    return Err(error);
-                }
-            }
-        }
-        (Engine::Sim, _) => {
-            let setup = SimSetup { path: asked.path, host: &asked.host, kernel: asked.kernel };
-            match sim_engine::run(&job.scenario, begun, &setup, &title(file, job), &mut writer, stop) {
-                Ok(rows) => rows,
-                Err(error) => {
-                    writer.abort();
-                    return Err(error);
-                }
-            }
-        }
-        _ => model_engine::run(&job.scenario, begun, &asked.host).into(),
-    };
-    let one = asked.summary(vec![rows.summary.clone()]);
-    let path = writer.finish(&one, &rows.flows, &rows.links, &rows.events)?;
-    let loaded = LoadedRun::from_rows(one, path, rows.flows, rows.links, rows.events);
-    Ok(Made { summary: rows.summary, loaded: Some(loaded), failed: rows.failed })
-}
-
-/// A run's summary before anything has happened.
-fn begin(job: &Job<'_>) -> RunSummary {
-    RunSummary {
-        id: String::new(),
-        engine: job.engine.name().into(),
-        variant: job.variant.map(Into::into),
-        kernel: None,
-        sweep: BTreeMap::new(),
-        repeat: job.repeat,
-        seed: job.scenario.seed,
-        duration_s: job.scenario.duration.as_secs_f64(),
-        wall_s: 0.0,
-        started: now(),
-        partial: false,
-        flows: Vec::new(),
-        links: Vec::new(),
-        fairness_jain: None,
-        quality: Quality { ok: true, ..Quality::default() },
-    }
-}
-
-/// RFC 3339, in seconds.
-fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// RFC 3339 without separators, for file names.
-fn compact(started: &str) -> String {
-    started.chars().filter(|c| !matches!(c, '-' | ':')).collect()
-}
-
-fn title(file: &ScenarioFile, job: &Job<'_>) -> String {
-    let mut title = file.name().to_string();
-    if let Some(variant) = job.variant {
-        title = format!("{title} {variant}");
-    }
-    if job.scenario.repeat > 1 {
-        title = format!("{title} {}/{}", job.repeat, job.scenario.repeat);
-    }
-    title
 }
 
 /// The tables for people.

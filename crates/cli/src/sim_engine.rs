@@ -36,19 +36,18 @@ pub struct SimSetup<'a> {
     pub kernel: Option<KernelVersion>,
 }
 
-/// Simulates the scenario and completes `summary`.
+/// Simulates the scenario and completes `summary`. Without a writer there is no record.
 pub fn run(
     scenario: &Scenario,
     summary: RunSummary,
     setup: &SimSetup<'_>,
-    title: &str,
-    writer: &mut Writer,
+    teller: Teller,
+    writer: Option<&mut Writer>,
     stop: &AtomicBool,
 ) -> anyhow::Result<Rows> {
     let began = Instant::now();
     let machine = machine(setup)?;
     let mut native = Native { scenario, path: setup.path, machine: &machine, libraries: Vec::new() };
-    let teller = Teller::new(title, scenario.duration);
     let mut recording = Recording { writer, teller, told: began, stop };
     let outcome = sim::run(scenario, &machine, &mut native, &mut recording);
     recording.teller.finish();
@@ -229,7 +228,7 @@ pub fn default_cc(host: Option<&Host>) -> String {
 
 /// Rows go to the record, progress to the terminal.
 struct Recording<'a> {
-    writer: &'a mut Writer,
+    writer: Option<&'a mut Writer>,
     teller: Teller,
     told: Instant,
     stop: &'a AtomicBool,
@@ -242,7 +241,10 @@ impl Observer for Recording<'_> {
         links: &[LinkSample],
         events: &[Event],
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        self.writer.append(flows, links, events).map_err(Into::into)
+        match &mut self.writer {
+            Some(writer) => writer.append(flows, links, events).map_err(Into::into),
+            None => Ok(()),
+        }
     }
 
     fn progress(&mut self, elapsed: Time, latest: &[FlowSample]) -> bool {

@@ -1,0 +1,241 @@
+//! One run, from what is asked for to its summary and, where one is kept, its record. `run`, `sweep` and their like make
+//! all theirs here.
+
+use std::{collections::BTreeMap, path::Path, sync::atomic::AtomicBool};
+
+use record::Writer;
+use scenario::{Published, Scenario, ScenarioFile};
+use schema::{HostInfo, PublishedResult, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use units::KernelVersion;
+use view::LoadedRun;
+
+use crate::{
+    congestion,
+    engine::Engine,
+    lab_engine::{self, LabSetup, Rows},
+    model_engine,
+    progress::Board,
+    published,
+    sim_engine::{self, SimSetup},
+};
+
+/// What all runs of one scenario file share in one command.
+pub struct Asked<'a> {
+    pub file: &'a ScenarioFile,
+    /// Where the file is: what it names is found beside it.
+    pub path: &'a Path,
+    pub host: HostInfo,
+    /// The kernel to simulate, where asked.
+    pub kernel: Option<KernelVersion>,
+    /// With `--set` the scenario is not the published one any more.
+    pub changed: bool,
+}
+
+/// One run to make.
+pub struct Job<'a> {
+    pub asked: &'a Asked<'a>,
+    pub engine: Engine,
+    pub variant: Option<&'a str>,
+    /// The point of a sweep, where this is one.
+    pub point: Option<Point>,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// With the seed of this repeat.
+    pub scenario: Scenario,
+}
+
+/// A point of a sweep.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// Its place among all points, from 1.
+    pub number: usize,
+    /// The swept fields and their values.
+    pub values: BTreeMap<String, String>,
+}
+
+/// What is kept of a run beside its summary.
+#[derive(Debug, Clone, Copy)]
+pub enum Keep<'a> {
+    /// Nothing (not of the lab, whose captures need a record's directory).
+    Nothing,
+    /// A record in this directory of runs.
+    Record(&'a Path),
+    /// A record, and its rows for a report.
+    RecordAndRows(&'a Path),
+}
+
+/// A run that was made.
+pub struct Made {
+    pub summary: RunSummary,
+    /// The rows, where they were to be kept.
+    pub loaded: Option<LoadedRun>,
+    /// Why a flow failed, where others were measured all the same.
+    pub failed: Option<anyhow::Error>,
+}
+
+/// What runs are made with.
+pub struct Means<'a> {
+    /// For the lab alone.
+    pub lab: Option<&'a LabSetup>,
+    pub keep: Keep<'a>,
+    pub board: &'a Board,
+    /// Ends a run early.
+    pub stop: &'a AtomicBool,
+}
+
+impl Asked<'_> {
+    /// The document of these runs, with the published figures of their variants. A point of a sweep is not the
+    /// published experiment.
+    pub fn summary(&self, runs: Vec<RunSummary>) -> Summary {
+        let file = self.file;
+        let unswept: Vec<RunSummary> = runs.iter().filter(|r| r.sweep.is_empty()).cloned().collect();
+        let of_these: Vec<Published> = file
+            .published()
+            .iter()
+            .filter(|p| unswept.iter().any(|r| r.variant == p.variant))
+            .cloned()
+            .collect();
+        let model = |p: &Published| model_engine::without_run(file, p);
+        let mut published = published::compare(&of_these, &unswept, &self.host.kernel, model);
+        if self.changed {
+            published.iter_mut().for_each(not_as_published);
+        }
+        Summary {
+            schema: SUMMARY_SCHEMA.into(),
+            scenario: file.name().into(),
+            title: file.title().into(),
+            host: self.host.clone(),
+            published,
+            runs,
+        }
+    }
+}
+
+/// A figure of a scenario that was changed with `--set` is no proof against the published one.
+fn not_as_published(result: &mut PublishedResult) {
+    if result.verdict == PublishedVerdict::Missed {
+        result.verdict = PublishedVerdict::Differs;
+        result.why = Some("the scenario was changed with --set".into());
+    }
+}
+
+/// Makes a run. After an error there is no record of it.
+pub fn make(job: &Job<'_>, means: &Means<'_>) -> anyhow::Result<Made> {
+    let (Keep::Record(runs_dir) | Keep::RecordAndRows(runs_dir)) = means.keep else {
+        let rows = run(job, begin(job), means, None)?;
+        return Ok(Made { summary: rows.summary, loaded: None, failed: rows.failed });
+    };
+    let asked = job.asked;
+    let mut begun = begin(job);
+    let initial = asked.summary(vec![begun.clone()]);
+    let toml = job.scenario.to_toml();
+    let mut writer = Writer::create(runs_dir, asked.file.name(), &id(job, &begun), &toml, &initial)?;
+    begun.id = writer.id().to_string();
+    let rows = match run(job, begun, means, Some(&mut writer)) {
+        Ok(rows) => rows,
+        Err(error) => {
+            writer.abort();
+            return Err(error);
+        }
+    };
+    let one = asked.summary(vec![rows.summary.clone()]);
+    let path = writer.finish(&one, &rows.flows, &rows.links, &rows.events)?;
+    let loaded = match means.keep {
+        Keep::RecordAndRows(_) => Some(LoadedRun::from_rows(one, path, rows.flows, rows.links, rows.events)),
+        _ => None,
+    };
+    Ok(Made { summary: rows.summary, loaded, failed: rows.failed })
+}
+
+fn run(
+    job: &Job<'_>,
+    begun: RunSummary,
+    means: &Means<'_>,
+    writer: Option<&mut Writer>,
+) -> anyhow::Result<Rows> {
+    let asked = job.asked;
+    let teller = || means.board.teller(&title(job), job.scenario.duration);
+    match job.engine {
+        Engine::Model => Ok(model_engine::run(&job.scenario, begun, &asked.host).into()),
+        Engine::Sim => {
+            let setup = SimSetup { path: asked.path, host: &asked.host, kernel: asked.kernel };
+            sim_engine::run(&job.scenario, begun, &setup, teller(), writer, means.stop)
+        }
+        Engine::Lab => {
+            let (Some(setup), Some(writer)) = (means.lab, writer) else {
+                anyhow::bail!("a lab needs its right to make namespaces, and a record");
+            };
+            let registered = congestion::register(&job.scenario, asked.path)?;
+            lab_engine::run(&job.scenario, &registered, begun, setup, teller(), writer, means.stop)
+        }
+    }
+}
+
+/// A run's summary before anything has happened.
+fn begin(job: &Job<'_>) -> RunSummary {
+    RunSummary {
+        id: String::new(),
+        engine: job.engine.name().into(),
+        variant: job.variant.map(Into::into),
+        kernel: simulated_kernel(job),
+        sweep: job.point.as_ref().map(|point| point.values.clone()).unwrap_or_default(),
+        repeat: job.repeat,
+        seed: job.scenario.seed,
+        duration_s: job.scenario.duration.as_secs_f64(),
+        wall_s: 0.0,
+        started: now(),
+        partial: false,
+        flows: Vec::new(),
+        links: Vec::new(),
+        fairness_jain: None,
+        quality: Quality { ok: true, ..Quality::default() },
+    }
+}
+
+/// The kernel of the sending hosts, where it is simulated and not the machine's.
+fn simulated_kernel(job: &Job<'_>) -> Option<String> {
+    if job.engine == Engine::Lab {
+        return None;
+    }
+    let scenario = &job.scenario;
+    let own = scenario.flows.iter().find_map(|flow| scenario.host(&flow.from)?.kernel);
+    match own {
+        Some((major, minor)) => Some(format!("{major}.{minor}")),
+        None => job.asked.kernel.filter(|_| job.engine == Engine::Sim).map(|kernel| kernel.to_string()),
+    }
+}
+
+/// The record's name.
+fn id(job: &Job<'_>, begun: &RunSummary) -> String {
+    let mut id = record::new_id(&compact(&begun.started), job.engine.name(), job.variant, job.repeat);
+    if let Some(point) = &job.point {
+        id.push_str(&format!("-p{}", point.number));
+    }
+    id
+}
+
+/// RFC 3339, in seconds.
+pub fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// RFC 3339 without separators, for file names.
+fn compact(started: &str) -> String {
+    started.chars().filter(|c| !matches!(c, '-' | ':')).collect()
+}
+
+/// The run for people, as in `lab8 tuned queue=100p 2/5`.
+fn title(job: &Job<'_>) -> String {
+    let mut title = job.asked.file.name().to_string();
+    if let Some(variant) = job.variant {
+        title = format!("{title} {variant}");
+    }
+    for (field, value) in job.point.iter().flat_map(|point| &point.values) {
+        let key = field.rsplit('.').next().unwrap_or(field);
+        title = format!("{title} {key}={value}");
+    }
+    if job.scenario.repeat > 1 {
+        title = format!("{title} {}/{}", job.repeat, job.scenario.repeat);
+    }
+    title
+}

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use model::{Aimd, Buffer, Law, PathInputs, Prediction, Sharer, buffer_defaults, predict};
 use scenario::{Cc, Figure, Flow, Kind, Published, Scenario, ScenarioFile, Tcp};
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
-use units::{Bytes, KernelRequirement, KernelVersion};
+use net::PipeSpec;
+use units::{BitRate, Bytes, KernelRequirement, KernelVersion};
 
 use crate::{
     cc_law::law,
@@ -65,16 +66,15 @@ fn share_bottlenecks(scenario: &Scenario, kernel: KernelVersion, flows: &mut [Fl
     if sharers.len() < 2 || sharers.len() < scenario.flows.iter().filter(|f| matches!(f.kind, Kind::Tcp(_))).count() {
         return;
     }
-    let Some((slowest, rate)) = sharers[0].1.slowest() else { return };
-    if !sharers.iter().all(|(_, path, _)| path.slowest().is_some_and(|(link, _)| std::ptr::eq(link, slowest))) {
-        return;
-    }
+    let paths: Vec<&FlowPath<'_>> = sharers.iter().map(|(_, path, _)| path).collect();
+    let Some((bottleneck, rate)) = common_bottleneck(&paths) else { return };
     let shares = model::synchronous_shares(&sharers.iter().map(|(.., sharer)| *sharer).collect::<Vec<_>>());
     // The sawtooth of all together, on the path of the one with the most.
     let most = (0..shares.len()).max_by(|a, b| shares[*a].total_cmp(&shares[*b])).unwrap_or_default();
     let (_, path, sharer) = &sharers[most];
     let bdp = model::bdp_f64(rate, path.rtt);
-    let used = path.queue_bytes().map_or(1.0, |queue| model::sawtooth_utilization(sharer.rule, queue as f64 / bdp));
+    let queue = path.queue_bytes_of(bottleneck);
+    let used = queue.map_or(1.0, |queue| model::sawtooth_utilization(sharer.rule, queue as f64 / bdp));
     for ((flow, ..), share) in sharers.iter().zip(&shares) {
         let Some(told) = flows.iter_mut().find(|f| f.name == flow.name) else { continue };
         let Some(wire) = told.wire_limit_bps else { continue };
@@ -88,6 +88,19 @@ fn share_bottlenecks(scenario: &Scenario, kernel: KernelVersion, flows: &mut [Fl
             used * 100.0
         ));
     }
+}
+
+/// The first link that all paths cross and that is the slowest of each, be it together with others.
+fn common_bottleneck<'a>(paths: &[&FlowPath<'a>]) -> Option<(&'a PipeSpec, BitRate)> {
+    let (first, others) = paths.split_first()?;
+    let is_slowest = |path: &FlowPath<'a>, rate| path.slowest().is_some_and(|(_, slowest)| slowest == rate);
+    first.there.iter().find_map(|(_, _, direction)| {
+        let rate = direction.rate.mean().filter(|rate| is_slowest(first, *rate))?;
+        let crossed = |path: &&FlowPath<'a>| {
+            is_slowest(path, rate) && path.there.iter().any(|(_, _, d)| std::ptr::eq(*d, *direction))
+        };
+        others.iter().all(crossed).then_some((*direction, rate))
+    })
 }
 
 fn sharer<'a>(

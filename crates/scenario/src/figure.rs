@@ -91,7 +91,7 @@ impl Figure {
         }
     }
 
-    /// `bit/s`, `s`, `B` or `1`.
+    /// `bit/s`, `s`, `B`, `segs` or `1`.
     pub fn unit(&self) -> &'static str {
         match self {
             Figure::Flow { metric, .. } => metric.unit(),
@@ -101,6 +101,7 @@ impl Figure {
                 Some("bps") => "bit/s",
                 Some("bytes") => "B",
                 Some("s") => "s",
+                Some("segs" | "increase") => "segs",
                 _ => "1",
             },
         }

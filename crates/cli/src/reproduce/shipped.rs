@@ -36,7 +36,7 @@ const TEXTS: &[(&str, &str)] = texts![
     "h-transpac",
     "lab13",
     "lab8",
-    "lab8-kernel-6.1",
+    "lab8-kernel-6-1",
     "lab8-ping",
     "u-buffers",
 ];

@@ -100,9 +100,6 @@ fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
     let told = |((major, minor), hz): &((u8, u8), u32)| format!("Linux {major}.{minor} at {hz} ticks a second");
     let kernels: Vec<String> = kernels.iter().map(told).collect();
     let mut notes = vec![format!("simulated: {}", kernels.join(", "))];
-    if scenario.hosts.iter().any(|host| host.nic.tx_queue.is_some()) {
-        notes.push("the hosts' transmit queues are not simulated".into());
-    }
     if !scenario.captures.is_empty() {
         notes.push("packets are captured in the lab only".into());
     }

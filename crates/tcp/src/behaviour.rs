@@ -79,6 +79,8 @@ pub(crate) struct Behaviour {
     pub(crate) rtt_clock: RttClock,
     pub(crate) timer_wheel: TimerWheel,
     pub(crate) windows: Windows,
+    /// The sender leaves most of its data out of the device's queue (TSQ, since 3.6).
+    pub(crate) small_queues: bool,
     /// Timestamps are in steps of so many milliseconds.
     pub(crate) timestamp_step_ms: u32,
     /// Timeout of a SYN (`TCP_TIMEOUT_INIT`), s.
@@ -100,6 +102,7 @@ impl Behaviour {
                 rtt_clock: RttClock::Ticks,
                 timer_wheel: TimerWheel::Exact,
                 windows: Windows::Small,
+                small_queues: false,
                 timestamp_step_ms: (1000 / config.hz.max(1)).max(1),
                 first_timeout_s: 3,
                 packet_overhead: OVERHEAD_24,
@@ -110,6 +113,7 @@ impl Behaviour {
                 rtt_clock: RttClock::Micros,
                 timer_wheel: TimerWheel::Coarse,
                 windows: Windows::Large,
+                small_queues: true,
                 timestamp_step_ms: 1,
                 first_timeout_s: 1,
                 // SKB_TRUESIZE of a head of 1024 bytes; from 6.3 on, of one that just holds the headers: 832 on a

@@ -4,7 +4,7 @@ mod pair;
 
 use pair::{Pair, Path, chance, reference};
 use proptest::prelude::*;
-use tcp::{CaState, Config, Profile};
+use tcp::{CaState, Config, Event, Profile};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -136,21 +136,32 @@ fn a_recovery_sends_one_packet_for_two_acks() {
 /// A loss of the retransmission too is seen from what was sent after it, without a timeout.
 #[test]
 fn a_lost_retransmission_is_sent_again() {
-    let mut path = Path::new(100_000_000, 50_000_000, 10_000);
-    let mut lost = 0;
-    let config = Config { ssthresh: Some(100), ..linux24(1500, 2_000_000) };
-    // Number 3000, and what leaves when its loss is seen.
-    path.loses = Box::new(move |number| {
-        let retransmission = lost == 1 && number > 3000 && number == 3000 + 1 + 104;
-        let is_lost = number == 3000 || retransmission;
-        lost += u64::from(is_lost);
-        is_lost
-    });
-    let mut pair = Pair::new(config, path, None);
-    pair.run(20 * SECOND);
-    let info = pair.sender.info(pair.now);
-    assert_eq!(info.total_rto, 0);
-    assert_eq!(u64::from(info.total_retrans_segs), pair.dropped, "what was lost was sent again, and nothing else");
+    let pair = |second: u64| {
+        let config = Config { ssthresh: Some(100), ..linux24(1500, 2_000_000) };
+        let mut path = Path::new(100_000_000, 50_000_000, 10_000);
+        path.loses = Box::new(move |number| number == 3000 || number == second);
+        let mut pair = Pair::new(config, path, None);
+        pair.sender.keep_events(true);
+        pair
+    };
+    // Which number the retransmission has.
+    let mut once = pair(u64::MAX);
+    let mut number = 0;
+    while once.sender.sk.ca_state() != CaState::Recovery {
+        number = once.sent;
+        assert!(once.step(20 * SECOND));
+    }
+    let mut twice = pair(number);
+    twice.run(20 * SECOND);
+    let mut again = Vec::new();
+    while let Some(event) = twice.sender.next_event() {
+        if let Event::Retransmit { seq, .. } = event {
+            again.push(seq);
+        }
+    }
+    assert_eq!((again.len(), twice.dropped), (2, 2));
+    assert_eq!(again[0], again[1], "the same segment");
+    assert_eq!(twice.sender.info(twice.now).total_rto, 0);
 }
 
 /// Runs until all has been read; no invariant may break on the way.

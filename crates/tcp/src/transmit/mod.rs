@@ -9,7 +9,7 @@
 //!
 //! Departures, beside those of the files:
 //!
-//! 1. No small queues (TSQ): what is handed over has left the host.
+//! 1. What is handed over has left the host, unless its owner tells of a device's queue (`device`).
 //! 2. No MTU probing, urgent data, fast open, cookies, PLB.
 //! 3. fq's pacing is done by TCP's own timer. High-resolution timers end exactly when they should.
 //! 4. A retransmission is never joined with its neighbours, and SACK blocks on data packets do not lower the MSS.
@@ -19,6 +19,7 @@ mod buffer;
 mod chrono;
 mod classic;
 mod clean;
+mod device;
 mod output;
 mod queue;
 mod rack;
@@ -74,6 +75,7 @@ pub(crate) struct Transmit {
     pacing_timer_ns: Option<u64>,
     pub(crate) chrono: Chrono,
     scoreboard: classic::Scoreboard,
+    device: device::Device,
     pub(crate) jiffy_us: u64,
     pub(crate) events: VecDeque<Event>,
     pub(crate) keep_events: bool,
@@ -99,6 +101,7 @@ impl Transmit {
             pacing_timer_ns: None,
             chrono: Chrono::default(),
             scoreboard: classic::Scoreboard::default(),
+            device: device::Device::default(),
             jiffy_us: config.jiffy_us(),
             events: VecDeque::new(),
             keep_events: false,

@@ -21,7 +21,8 @@ impl Endpoint {
                 break;
             }
             let Some(id) = self.tx.queue.first_lost() else { break };
-            if !self.retransmit_skb(id, room.min(max_segs)) {
+            let len = self.tx.queue.get(id).len();
+            if !self.device_takes(len, 1) || !self.retransmit_skb(id, room.min(max_segs)) {
                 break;
             }
             if self.sk.in_cwnd_reduction() {

@@ -153,7 +153,7 @@ pub fn check_directory(report: &Path) -> anyhow::Result<()> {
 }
 
 /// This command, for a reader who wants to repeat it.
-fn command_line() -> String {
+pub fn command_line() -> String {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     words.join(" ")
 }

@@ -38,7 +38,7 @@ pub use buffer::{
     Buffer, BufferAdvice, SENT_SHARE, buffer_advice, receive_buffer_window, round_up_mib, send_buffer_bps,
     send_buffer_window,
 };
-pub use fairness::{fair_increase, jain_index};
+pub use fairness::{Sharer, fair_increase, jain_index, synchronous_shares};
 pub use kernel::{BufferDefaults, LEARNT_WINDOW_SHARE, buffer_defaults};
 pub use loss::{
     cubic_window_segs, loss_for_cubic, loss_for_reno, mathis_bps, pftk_bps, reno_window_segs,

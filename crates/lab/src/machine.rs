@@ -61,6 +61,8 @@ pub fn host_info() -> HostInfo {
 pub(crate) struct CpuTimes {
     total: u64,
     idle: u64,
+    /// Of programs at a lower priority than the ordinary one.
+    nice: u64,
     stolen: u64,
     cpus: u64,
 }
@@ -86,9 +88,14 @@ impl CpuTimes {
         let numbers: Vec<u64> =
             text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().flat_map(str::parse).collect();
         // user nice system idle iowait irq softirq steal; guest time is part of user time.
-        let [.., idle, iowait, _, _, stolen] = numbers.get(..8)? else { return None };
+        let [_, nice, _, idle, iowait, _, _, stolen] = numbers.get(..8)? else { return None };
         let cpus = text.lines().skip(1).take_while(|l| l.starts_with("cpu")).count() as u64;
-        Some(CpuTimes { total: numbers[..8].iter().sum(), idle: idle + iowait, stolen: *stolen, cpus })
+        Some(CpuTimes { total: numbers[..8].iter().sum(), idle: idle + iowait, nice: *nice, stolen: *stolen, cpus })
+    }
+
+    /// The same for whoever runs at real-time priority, to whom programs at a low priority give way at once.
+    pub(crate) fn with_nice_as_idle(self) -> Self {
+        CpuTimes { idle: self.idle + self.nice, ..self }
     }
 
     /// The use of the time since `before`; `spun` is time that we spent waiting actively.
@@ -113,6 +120,14 @@ mod tests {
         let used = after.since(&before, Duration::from_secs(1), Duration::from_millis(400));
         assert!((used.idle - (0.45 + 0.2)).abs() < 1e-9, "{used:?}");
         assert!((used.stolen - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn programs_that_give_way_leave_the_processor_idle_for_real_time() {
+        let times = |text| CpuTimes::parse(text).unwrap().with_nice_as_idle();
+        let before = times("cpu  0 0 0 0 0 0 0 0\ncpu0 0\n");
+        let after = times("cpu  30 60 0 10 0 0 0 0\ncpu0 0\n");
+        assert!((after.since(&before, Duration::from_secs(1), Duration::ZERO).idle - 0.7).abs() < 1e-9);
     }
 
     #[test]

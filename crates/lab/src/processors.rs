@@ -42,6 +42,8 @@ pub(crate) struct CpuWatch {
     before: CpuTimes,
     at: Instant,
     spun: u64,
+    /// This process, flows and all, was begun at real-time priority.
+    outranks_others: bool,
     /// The smallest idle share and the largest stolen share so far.
     pub(crate) result: CpuUse,
 }
@@ -52,6 +54,7 @@ impl CpuWatch {
             before: CpuTimes::now()?,
             at: Instant::now(),
             spun: 0,
+            outranks_others: sys::is_real_time(),
             result: CpuUse { idle: 1.0, stolen: 0.0 },
         })
     }
@@ -63,7 +66,11 @@ impl CpuWatch {
             return Ok(());
         }
         let (now, spun) = (CpuTimes::now()?, shared.spun.load(Ordering::Relaxed));
-        let used = now.since(&self.before, wall, Duration::from_nanos(spun - self.spun));
+        let spinning = Duration::from_nanos(spun - self.spun);
+        let used = match self.outranks_others {
+            true => now.with_nice_as_idle().since(&self.before.with_nice_as_idle(), wall, spinning),
+            false => now.since(&self.before, wall, spinning),
+        };
         self.result.idle = self.result.idle.min(used.idle);
         self.result.stolen = self.result.stolen.max(used.stolen);
         (self.before, self.at, self.spun) = (now, Instant::now(), spun);

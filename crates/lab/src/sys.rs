@@ -157,6 +157,13 @@ pub(crate) fn set_real_time(priority: i32) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) }).map(drop)
 }
 
+/// Whether this process's first thread runs at real-time priority (`chrt` begins programs so).
+pub(crate) fn is_real_time() -> bool {
+    // SAFETY: takes a number and returns one.
+    let policy = unsafe { libc::sched_getscheduler(libc::getpid()) };
+    policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
+}
+
 /// The processors this thread may run on.
 pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     // SAFETY: an all-zero set is empty and valid; size and pointer describe it.

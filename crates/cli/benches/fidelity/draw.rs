@@ -1,0 +1,208 @@
+//! The matrix: which scenarios are compared. Drawn from one fixed seed, so that nothing that was measured decides what is
+//! measured; the same on any machine.
+
+use std::fmt::Write;
+
+/// Of all draws. Chosen before anything was measured.
+const SEED: u64 = 20_261_121;
+/// Length of each run, seconds.
+pub const SECONDS: u32 = 60;
+/// Runs of a scenario with chance in it.
+const REPEATS: u32 = 5;
+/// The congestion controls of a stock kernel with BBR.
+const CONTROLS: [&str; 3] = ["cubic", "reno", "bbr"];
+/// Bytes of a packet beside its IP bytes, as Ethernet has them.
+const OVERHEAD: u32 = 38;
+/// Queues hold so many packets at least.
+const FEWEST_PACKETS: f64 = 8.0;
+
+/// What is lost beside what the queue drops.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Loss {
+    /// Nothing.
+    None,
+    /// These packets, counted from 1.
+    Placed(Vec<u64>),
+    /// Each with this probability.
+    Random(f64),
+}
+
+/// A scenario of the matrix.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// From 1.
+    pub number: usize,
+    /// The congestion control of each flow.
+    pub controls: Vec<&'static str>,
+    /// Mb/s.
+    pub rate_mbps: f64,
+    /// Propagation both ways, ms.
+    pub rtt_ms: f64,
+    /// Of rate times round-trip time.
+    pub queue_bdp: f64,
+    /// IP bytes.
+    pub mtu: u32,
+    /// What is lost.
+    pub loss: Loss,
+    /// The most that `tcp_rmem` and `tcp_wmem` allow; what the machine has where `None`.
+    pub buffer_bytes: Option<u64>,
+    /// Start of the second flow in each run, ms; one entry a run.
+    starts_ms: Vec<u64>,
+}
+
+/// 52 scenarios of one flow that do the same each time, 4 with random loss and 6 of two flows, five runs each.
+pub fn matrix() -> Vec<Case> {
+    let mut draw = Draw(SEED);
+    let mut cases = Vec::new();
+    for number in 1..=62 {
+        let (flows, random) = match number {
+            57.. => (2, false),
+            53.. => (1, true),
+            _ => (1, false),
+        };
+        cases.push(case(number, flows, random, &mut draw));
+    }
+    cases
+}
+
+fn case(number: usize, flows: usize, random: bool, draw: &mut Draw) -> Case {
+    let controls = (0..flows).map(|_| *draw.one_of(&CONTROLS)).collect();
+    let rate_mbps = rounded(draw.between(10.0, 500.0));
+    let rtt_ms = rounded(draw.between(2.0, 200.0));
+    let queue_bdp = rounded(draw.between(0.05, 2.0));
+    let mtu = *draw.one_of(&[1500, 9000]);
+    let packets = rate_mbps * 1e6 / 8.0 * f64::from(SECONDS) / f64::from(mtu + OVERHEAD);
+    let loss = match random {
+        true => Loss::Random(rounded(draw.between(1e-5, 1e-2))),
+        false if draw.share() < 0.5 => Loss::None,
+        false => Loss::Placed(placed(packets, draw)),
+    };
+    let buffer_bytes = (draw.share() < 0.75).then_some(64_000_000);
+    let runs = if random || flows > 1 { REPEATS } else { 1 };
+    let starts_ms = (0..runs).map(|_| (draw.share() * 1000.0) as u64).collect();
+    Case { number, controls, rate_mbps, rtt_ms, queue_bdp, mtu, loss, buffer_bytes, starts_ms }
+}
+
+/// One to 20 places anywhere in the run, early ones as likely as late ones on a logarithmic scale; three in ten are bursts
+/// of up to 20 packets.
+fn placed(packets: f64, draw: &mut Draw) -> Vec<u64> {
+    let places = draw.between(1.0, 20.0) as usize;
+    let mut lost = Vec::new();
+    for _ in 0..places {
+        let first = draw.between(20.0, packets) as u64;
+        let many = if draw.share() < 0.3 { draw.between(2.0, 20.0) as u64 } else { 1 };
+        lost.extend(first..first + many);
+    }
+    lost.sort_unstable();
+    lost.dedup();
+    lost
+}
+
+impl Case {
+    /// How often it is run.
+    pub fn runs(&self) -> u32 {
+        self.starts_ms.len() as u32
+    }
+
+    /// Bytes of the queue.
+    pub fn queue_bytes(&self) -> u64 {
+        let bdp = self.rate_mbps * 1e6 / 8.0 * self.rtt_ms / 1e3;
+        (self.queue_bdp * bdp).max(FEWEST_PACKETS * f64::from(self.mtu + OVERHEAD)) as u64
+    }
+
+    /// A title for people, and the parameters of the table.
+    pub fn title(&self) -> String {
+        format!(
+            "{}: {}, {} Mb/s, {} ms, queue {} BDP, MTU {}, {}",
+            self.number,
+            self.controls.join(" and "),
+            self.rate_mbps,
+            self.rtt_ms,
+            self.queue_bdp,
+            self.mtu,
+            self.loss_name()
+        )
+    }
+
+    /// What is lost, shortly.
+    pub fn loss_name(&self) -> String {
+        match &self.loss {
+            Loss::None => "no loss".into(),
+            Loss::Placed(packets) => format!("{} packets lost", packets.len()),
+            Loss::Random(share) => format!("{share} lost"),
+        }
+    }
+
+    /// The scenario file of a run, from 0 on.
+    pub fn toml(&self, run: u32) -> String {
+        let loss = match &self.loss {
+            Loss::None => String::new(),
+            Loss::Placed(packets) => format!(", loss = {{ packets = {packets:?} }}"),
+            Loss::Random(share) => format!(", loss = {share}"),
+        };
+        let memory = self.buffer_bytes.map_or(String::new(), |most| {
+            format!(r#", "net.ipv4.tcp_rmem" = "4096 131072 {most}", "net.ipv4.tcp_wmem" = "4096 16384 {most}""#)
+        });
+        let (title, mtu, rate) = (self.title(), self.mtu, self.rate_mbps * 1e6);
+        let (delay_us, queue) = (self.rtt_ms * 500.0, self.queue_bytes());
+        let mut text = format!(
+            r#"title = "{title}"
+duration = "{SECONDS}s"
+seed = {}
+[hosts."*"]
+mtu = {mtu}
+sysctl = {{ "net.ipv4.tcp_no_metrics_save" = "1"{memory} }}
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+forward = {{ rate = "{rate:.0}bit", delay = "{delay_us:.0}us", queue = "{queue}B", overhead = {OVERHEAD}{loss} }}
+backward = {{ delay = "{delay_us:.0}us" }}
+"#,
+            run + 1
+        );
+        for (index, cc) in self.controls.iter().enumerate() {
+            let start = if index == 0 { 0 } else { self.starts_ms[run as usize] };
+            let _ = write!(
+                text,
+                "[[flows]]\nname = \"f{}\"\nfrom = \"h1\"\nto = \"h2\"\ncc = \"{cc}\"\nstart = \"{start}ms\"\n",
+                index + 1
+            );
+        }
+        text
+    }
+}
+
+/// Three digits that count.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.2e}").parse().expect("a number that was just written")
+}
+
+/// SplitMix64 (Steele and others 2014).
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// From 0 to 1.
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Each factor as likely as any other.
+    fn between(&mut self, least: f64, most: f64) -> f64 {
+        least * (most / least).powf(self.share())
+    }
+
+    fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[(self.next() % all.len() as u64) as usize]
+    }
+}

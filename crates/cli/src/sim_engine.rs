@@ -98,7 +98,8 @@ fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
         scenario.hosts.iter().map(|host| (machine.kernel_of(host), machine.hz_of(host))).collect();
     kernels.sort_unstable();
     kernels.dedup();
-    let told = |((major, minor), hz): &((u8, u8), u32)| format!("Linux {major}.{minor} at {hz} ticks a second");
+    let told =
+        |((major, minor), hz): &((u8, u8), u32)| format!("Linux {major}.{minor} at {hz} ticks a second");
     let kernels: Vec<String> = kernels.iter().map(told).collect();
     let mut notes = vec![format!("simulated: {}", kernels.join(", "))];
     if !scenario.captures.is_empty() {
@@ -157,7 +158,13 @@ struct Native<'a> {
 impl Native<'_> {
     /// What one end of a flow has: what the flow says, else what its host is set to.
     fn asked(&self, flow: &Flow, side: Side) -> Cc {
-        let by_host = |name: &str| Cc::Named(default_cc(self.scenario.host(name)));
+        let by_host = |name: &str| {
+            let mut host = self.scenario.host(name).cloned();
+            if let Some(host) = &mut host {
+                host.kernel = Some(self.machine.kernel_of(host));
+            }
+            Cc::Named(default_cc(host.as_ref()))
+        };
         match (&flow.kind, side) {
             (Kind::Tcp(tcp), Side::Sender) => tcp.cc.clone().unwrap_or_else(|| by_host(&flow.from)),
             (_, Side::Sender) => by_host(&flow.from),

@@ -133,6 +133,13 @@ impl Endpoint {
         }
         if cleaned.fully_acked {
             self.tx.queue.pop();
+            let next = self.tx.queue.head().map(|id| self.tx.queue.get(id).marks);
+            if self.tx.joined > 0
+                && marks.any(Marks::SACKED)
+                && next.is_some_and(|next| next.any(Marks::SACKED))
+            {
+                self.tx.joined -= 1;
+            }
         }
         cleaned.fully_acked
     }
@@ -154,7 +161,8 @@ impl Endpoint {
 
     /// `tcp_skb_spurious_retrans`: the ACK echoes a time before this was sent again.
     fn spurious_retrans(&self, skb: &Skb) -> bool {
-        skb.marks.any(Marks::ANY_RETRANS) && self.echo_before(self.timestamp(self.full_us(skb.sent_us) * 1000))
+        skb.marks.any(Marks::ANY_RETRANS)
+            && self.echo_before(self.timestamp(self.full_us(skb.sent_us) * 1000))
     }
 
     /// `tcp_tsopt_ecr_before`; `ms` is a time as timestamps carry it.

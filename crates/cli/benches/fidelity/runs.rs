@@ -194,6 +194,7 @@ fn take(desk: &Mutex<Desk>, lane: usize) -> Option<Option<Job>> {
 
 /// How long the emulator stood still in all, by its own remark.
 fn still_ms(run: &RunSummary) -> f64 {
-    let told = run.quality.notes.iter().find_map(|note| note.strip_prefix("the emulator stood still for up to "));
+    let told =
+        run.quality.notes.iter().find_map(|note| note.strip_prefix("the emulator stood still for up to "));
     told.and_then(|note| note.split(", ").nth(1)?.split(' ').next()?.parse().ok()).unwrap_or(0.0)
 }

@@ -127,6 +127,9 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         traced: &args.trace,
     };
     check_traced(&args.trace, &jobs)?;
+    for job in jobs.iter().filter(|job| job.engine == Engine::Lab) {
+        lab::check_flows(&job.scenario).map_err(lab_engine::failure)?;
+    }
     let stop = interrupt::flag()?;
     let setup = match jobs.iter().any(|job| job.engine == Engine::Lab) {
         true => Some(lab_setup(args.ports)?),

@@ -78,6 +78,9 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let engines = Engines::chosen(&args.engine);
     let jobs = jobs(&asked, &Wanted { engines: &engines, variants: &args.variant, sets: &args.sets })?;
     check_traced(&args.trace, &jobs)?;
+    for job in jobs.iter().filter(|job| job.engine == Engine::Lab) {
+        lab::check_flows(&job.scenario).map_err(lab_engine::failure)?;
+    }
     let stop = interrupt::flag()?;
     let setup = match engines.contains(&Engine::Lab) {
         true => Some(lab_setup(args.ports)?),

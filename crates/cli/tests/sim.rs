@@ -5,6 +5,7 @@ mod common;
 use std::path::PathBuf;
 
 use common::{Place, SMALL, shipped};
+use schema::TraceKind;
 
 /// The files of the only run in a place's `runs`.
 fn record(place: &Place) -> PathBuf {
@@ -52,4 +53,41 @@ fn an_unknown_congestion_control_or_engine_is_bad_input() {
     let ran = place.run(&["run", "s.toml", "--engine", "ns3"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("model, sim and lab, or all"), "{ran:?}");
+}
+
+#[test]
+fn a_trace_is_kept_where_it_is_asked_for() {
+    let place = Place::new(SMALL);
+    place.run(&["run", "s.toml", "--engine", "sim", "--trace", "bulk", "--json"]).json();
+    let run = record::Run::open(&record(&place)).unwrap();
+    let (trace, last) = (run.trace().unwrap(), run.flows().unwrap().pop().unwrap());
+    let sent: i64 = trace.iter().filter_map(|row| row.len_bytes).sum();
+    // Segments that are sent at the last instant may be in the trace alone.
+    assert!(sent >= last.bytes_sent.unwrap() && sent < last.bytes_sent.unwrap() + 100_000, "{sent}");
+    assert!(trace.iter().any(|row| row.kind == TraceKind::Ack));
+    for (args, what) in [(["sim", "blk"], "no TCP flow"), (["model", "bulk"], "--engine sim")] {
+        let ran = place.run(&["run", "s.toml", "--engine", args[0], "--trace", args[1]]);
+        assert!(ran.code == 2 && ran.stderr.contains(what), "{ran:?}");
+    }
+}
+
+#[test]
+fn datagrams_are_simulated_and_predicted_and_not_yet_for_the_lab() {
+    let udp = "kind = \"udp\"\nrate = \"200mbit\"\nstop = \"900ms\"";
+    let place = Place::new(&SMALL.replace("cc = \"cubic\"", udp));
+    let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
+    let flow = |engine: &str| {
+        let runs = all["runs"].as_array().unwrap();
+        runs.iter().find(|run| run["engine"] == engine).unwrap()["flows"][0].clone()
+    };
+    let (model, sim) = (flow("model"), flow("sim"));
+    let goodput = |flow: &serde_json::Value| flow["steady_goodput_bps"].as_f64().unwrap();
+    assert!((goodput(&sim) / goodput(&model) - 1.0).abs() < 0.01, "{model} {sim}");
+    let lost = |flow: &serde_json::Value| flow["loss_share"].as_f64().unwrap();
+    // The queue holds a fiftieth of a second at the start.
+    assert!((lost(&sim) - lost(&model)).abs() < 0.03 && lost(&model) > 0.5, "{model} {sim}");
+    let told = place.run(&["run", "s.toml", "--engine", "sim"]);
+    assert!(told.code == 0 && told.stdout.contains("UDP FLOW"), "{told:?}");
+    let ran = place.run(&["run", "s.toml", "--engine", "lab"]);
+    assert!(ran.code == 4 && ran.stderr.contains("--engine sim"), "{ran:?}");
 }

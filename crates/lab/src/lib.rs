@@ -52,4 +52,4 @@ pub use journal::{Cleaned, Entry, Journal, Standing};
 pub use machine::{Privilege, acquire, host_info};
 pub use outcome::{Observer, Options, Outcome, Progress};
 pub use port::Backend;
-pub use run::run;
+pub use run::{check_flows, run};

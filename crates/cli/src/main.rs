@@ -8,8 +8,10 @@ mod cc_command_check;
 mod cc_command_list;
 mod cc_law;
 mod congestion;
+mod earlier;
 mod engine;
 mod exit;
+mod fit_command;
 mod flow_context;
 mod interrupt;
 mod job;
@@ -17,6 +19,7 @@ mod jobs;
 mod lab_check;
 mod lab_command;
 mod lab_engine;
+mod metric_path;
 mod model_engine;
 mod open;
 mod output;
@@ -28,7 +31,10 @@ mod scenario_command;
 mod shell;
 mod sim_engine;
 mod standing;
+mod sweep_command;
+mod sweep_points;
 mod tc_shim;
+mod window_law;
 
 fn main() -> std::process::ExitCode {
     match tc_shim::is_called() {

@@ -91,10 +91,19 @@ fn as_lab_outcome(scenario: &Scenario, machine: &Machine, outcome: Outcome, wall
     }
 }
 
+/// What is said of the simulated kernel in a run's notes.
+pub fn simulated(setup: &SimSetup<'_>) -> String {
+    told_machine(&machine(setup))
+}
+
+fn told_machine(machine: &Machine) -> String {
+    let (major, minor) = machine.kernel;
+    format!("simulated: Linux {major}.{minor} at {} ticks a second", machine.hz)
+}
+
 /// What a reader should know of a simulation.
 fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
-    let (major, minor) = machine.kernel;
-    let mut notes = vec![format!("simulated: Linux {major}.{minor} at {} ticks a second", machine.hz)];
+    let mut notes = vec![told_machine(machine)];
     if scenario.hosts.iter().any(|host| host.nic.tx_queue.is_some()) {
         notes.push("the hosts' transmit queues are not simulated".into());
     }

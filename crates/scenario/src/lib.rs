@@ -82,6 +82,7 @@ pub use import::{ImportError, Imported, import_mn};
 pub use metric::Metric;
 pub use path::Hop;
 pub use published::Published;
+pub use sweep::MAX_POINTS;
 pub use trace_file::Load;
 pub use types::{
     Change, Cidr, Flow, Host, Interface, Kind, Link, Nic, Ping, Router, Scenario, StaticRoute, Tcp,

@@ -12,8 +12,8 @@ use crate::{
 const SWEEP: Keys =
     Keys { what: "a sweep", known: &["field", "values", "from", "to", "step", "factor", "zip"], later: &[] };
 
-/// More runs than anybody waits for; a mistyped step makes millions.
-pub(crate) const MAX_POINTS: usize = 1000;
+/// Points of a sweep at most: a mistyped step makes millions.
+pub const MAX_POINTS: usize = 1000;
 
 /// A field that is swept.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use crate::{bdp, cc_command, exit, lab_command, records, run, scenario_command, sweep_command};
+use crate::{bdp, cc_command, exit, lab_command, records, reproduce, run, scenario_command, sweep_command};
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
 ///
@@ -31,6 +31,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run a scenario over the values of fields, and find knees; or search unknowns by published figures
     Sweep(sweep_command::SweepArgs),
+    /// The published experiments: published, model, simulated and emulated, side by side
+    Reproduce(reproduce::ReproduceArgs),
     /// Import topologies of other programs
     #[command(subcommand)]
     Scenario(scenario_command::ScenarioCommand),
@@ -66,6 +68,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Bdp(args) => bdp::run(args, cli.json),
         Command::Run(args) => run::run(args, &cli.runs, cli.json),
         Command::Sweep(args) => sweep_command::run(args, &cli.runs, cli.json),
+        Command::Reproduce(args) => reproduce::run(args, &cli.runs, cli.json),
         Command::Scenario(command) => scenario_command::run(command, cli.json),
         Command::Lab(command) => lab_command::run(command, cli.json),
         Command::Cc(command) => cc_command::run(command, cli.json),

@@ -5,11 +5,7 @@ use std::{path::Path, time::SystemTime};
 use record::Run;
 use schema::RunSummary;
 
-use crate::{
-    engine::Engine,
-    job::Job,
-    sim_engine::{self, SimSetup},
-};
+use crate::job::{Job, simulated_kernel};
 
 /// The complete records of one scenario that this program made on this machine.
 pub struct Earlier {
@@ -38,21 +34,14 @@ impl Earlier {
     /// The record of the same run, down to the last setting: scenario, seed, engine, kernel.
     pub fn find(&self, job: &Job<'_>) -> Option<RunSummary> {
         let toml = job.scenario.to_toml();
-        let kernel = match job.engine {
-            Engine::Sim => Some(sim_engine::simulated(&SimSetup {
-                path: job.asked.path,
-                host: &job.asked.host,
-                kernel: job.asked.kernel,
-            })),
-            _ => None,
-        };
+        let kernel = simulated_kernel(job);
         let is_same = |run: &&Run| {
             let made = run.run();
             made.engine == job.engine.name()
                 && made.variant.as_deref() == job.variant
                 && made.seed == job.scenario.seed
                 && run.summary.host == job.asked.host
-                && kernel.as_ref().is_none_or(|kernel| made.quality.notes.contains(kernel))
+                && made.kernel == kernel
                 && run.scenario_toml().is_ok_and(|text| text == toml)
         };
         let found = self.runs.iter().find(is_same)?.run().clone();

@@ -3,8 +3,8 @@
 
 use std::{path::PathBuf, sync::atomic::Ordering};
 
-use model::{Range, relative_error, search};
-use scenario::{Amount, ScenarioFile};
+use model::{Range, root_mean_square, search};
+use scenario::{Amount, Published, ScenarioFile};
 use schema::{
     Fit, FitDocument, FitFigure, FitTried, PublishedResult, RunSummary, SWEEP_SCHEMA, SweptValue, Unknown,
 };
@@ -15,7 +15,7 @@ use crate::{
     exit::Exit,
     interrupt,
     job::{Asked, Job, Keep, Means},
-    jobs::{repeated, variants},
+    jobs::repeated,
     open::{self, read_scenario},
     output,
     progress::Board,
@@ -57,7 +57,20 @@ struct Outcome {
 struct PublishedFigure {
     scenario: String,
     result: PublishedResult,
+    published: f64,
     ours: Option<f64>,
+}
+
+impl PublishedFigure {
+    /// Ours over the published one, less 1; within a bound there is nothing left over.
+    fn residual(&self) -> Option<f64> {
+        let residual = self.ours? / self.published - 1.0;
+        match self.result.bound.as_deref() {
+            Some("below") => Some(residual.max(0.0)),
+            Some(_) => Some(residual.min(0.0)),
+            None => Some(residual),
+        }
+    }
 }
 
 /// Runs the search and tells what it found.
@@ -131,7 +144,7 @@ fn families<'a>(
         }
         let asked = asked(args, file, path);
         let has_figure = |variant: &Option<&str>| {
-            file.published().iter().any(|p| p.variant.as_deref() == *variant && is_wanted(args, &p.id))
+            file.published().iter().any(|p| p.variant.as_deref() == *variant && is_wanted(args, p))
         };
         let all: Vec<Option<&str>> = match args.variant.as_slice() {
             [] if file.variants().next().is_some() => file.variants().map(Some).collect(),
@@ -153,8 +166,12 @@ fn families<'a>(
     }
 }
 
-fn is_wanted(args: &SweepArgs, id: &String) -> bool {
-    args.to.is_empty() || args.to.contains(id)
+/// Figures of runs; where the source contradicts itself only if asked for by name.
+fn is_wanted(args: &SweepArgs, published: &Published) -> bool {
+    let is_named = args.to.contains(&published.id);
+    published.value.is_some()
+        && !published.figure.is_closed_form()
+        && (is_named || args.to.is_empty() && published.contradiction.is_none())
 }
 
 /// All runs that one set of values takes.
@@ -194,19 +211,30 @@ fn figures(
         let asked = &family.asked;
         let of_file = jobs.iter().zip(runs).filter(|(job, _)| std::ptr::eq(job.asked, asked));
         let summary = asked.summary(of_file.map(|(_, run)| run.clone()).collect());
-        let wanted = summary.published.into_iter().filter(|result| is_wanted(args, &result.id));
-        all.extend(wanted.map(|result| PublishedFigure {
-            scenario: summary.scenario.clone(),
-            ours: if engine == Engine::Model { result.model } else { result.sim },
-            result,
+        let of = |result: &PublishedResult| {
+            let same = |p: &&Published| {
+                p.id == result.id && p.variant == result.variant && p.metric_path() == result.metric
+            };
+            asked.file.published().iter().find(same)
+        };
+        let wanted =
+            summary.published.into_iter().filter(|result| of(result).is_some_and(|p| is_wanted(args, p)));
+        all.extend(wanted.filter_map(|result| {
+            Some(PublishedFigure {
+                scenario: summary.scenario.clone(),
+                published: result.published?,
+                ours: if engine == Engine::Model { result.model } else { result.sim },
+                result,
+            })
         }));
     }
     all
 }
 
+/// Root mean square of the residuals; infinite where one is unknown.
 fn cost(figures: &[PublishedFigure]) -> f64 {
-    let pairs: Vec<(Option<f64>, f64)> = figures.iter().map(|f| (f.ours, f.result.published)).collect();
-    relative_error(&pairs)
+    let residuals: Option<Vec<f64>> = figures.iter().map(PublishedFigure::residual).collect();
+    residuals.map_or(f64::INFINITY, |residuals| root_mean_square(&residuals))
 }
 
 /// What was found, in the form in which it is told.
@@ -231,9 +259,10 @@ fn told(
         variant: f.result.variant.clone(),
         metric: f.result.metric.clone(),
         unit: f.result.unit.clone(),
-        published: f.result.published,
+        published: f.published,
+        bound: f.result.bound.clone(),
         ours: f.ours,
-        residual: f.ours.map(|ours| ours / f.result.published - 1.0),
+        residual: f.residual(),
     };
     let tried = |outcome: &Outcome| FitTried {
         values: amounts(args, &outcome.point).into_iter().map(swept).collect(),

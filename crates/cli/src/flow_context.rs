@@ -60,7 +60,11 @@ impl<'a> FlowPath<'a> {
 
     /// Bytes that the queue of the slowest link holds, with packets of the path's MTU.
     pub fn queue_bytes(&self) -> Option<u64> {
-        let (direction, _) = self.slowest()?;
+        self.queue_bytes_of(self.slowest()?.0)
+    }
+
+    /// Bytes that the queue of `direction` holds, with packets of the path's MTU.
+    pub fn queue_bytes_of(&self, direction: &PipeSpec) -> Option<u64> {
         match direction.queue {
             QueueLimit::Unlimited => None,
             QueueLimit::Bytes(bytes) => Some(bytes.0),

@@ -98,8 +98,8 @@ impl Asked<'_> {
             .filter(|p| unswept.iter().any(|r| r.variant == p.variant))
             .cloned()
             .collect();
-        let other_kernel = |p: &Published| model_engine::for_published_kernel(file, p);
-        let mut published = published::compare(&of_these, &unswept, &self.host.kernel, other_kernel);
+        let model = |p: &Published| model_engine::without_run(file, p);
+        let mut published = published::compare(&of_these, &unswept, &self.host.kernel, model);
         if self.changed {
             published.iter_mut().for_each(not_as_published);
         }
@@ -180,6 +180,7 @@ fn begin(job: &Job<'_>) -> RunSummary {
         id: String::new(),
         engine: job.engine.name().into(),
         variant: job.variant.map(Into::into),
+        kernel: simulated_kernel(job),
         sweep: job.point.as_ref().map(|point| point.values.clone()).unwrap_or_default(),
         repeat: job.repeat,
         seed: job.scenario.seed,
@@ -191,6 +192,19 @@ fn begin(job: &Job<'_>) -> RunSummary {
         links: Vec::new(),
         fairness_jain: None,
         quality: Quality { ok: true, ..Quality::default() },
+    }
+}
+
+/// The kernel of the sending hosts, where it is simulated and not the machine's.
+pub fn simulated_kernel(job: &Job<'_>) -> Option<String> {
+    if job.engine == Engine::Lab {
+        return None;
+    }
+    let scenario = &job.scenario;
+    let own = scenario.flows.iter().find_map(|flow| scenario.host(&flow.from)?.kernel);
+    match own {
+        Some((major, minor)) => Some(format!("{major}.{minor}")),
+        None => job.asked.kernel.filter(|_| job.engine == Engine::Sim).map(|kernel| kernel.to_string()),
     }
 }
 

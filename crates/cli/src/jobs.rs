@@ -11,6 +11,7 @@ use crate::{
 };
 
 /// What is asked for of a file.
+#[derive(Default)]
 pub struct Wanted<'a> {
     pub engines: &'a [Engine],
     /// Empty: all that the file has.
@@ -66,7 +67,7 @@ pub fn repeated<'a>(job: &Job<'a>) -> Vec<Job<'a>> {
 }
 
 /// The variants asked for; one without a name where the file has none.
-pub fn variants<'a>(asked: &'a Asked<'a>, wanted: &'a [String]) -> Vec<Option<&'a str>> {
+fn variants<'a>(asked: &'a Asked<'a>, wanted: &'a [String]) -> Vec<Option<&'a str>> {
     let mut variants: Vec<Option<&str>> = wanted.iter().map(|v| Some(v.as_str())).collect();
     if variants.is_empty() {
         variants = asked.file.variants().map(Some).collect();

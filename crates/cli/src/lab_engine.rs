@@ -91,8 +91,13 @@ pub fn run(
     let mut recording = Recording { writer, teller };
     let outcome = lab::run(scenario, &options, &mut recording).map_err(failure);
     recording.teller.finish();
+    let mut outcome = outcome?;
+    if scenario.hosts.iter().any(|host| host.kernel.is_some()) {
+        let note = "hosts have this machine's kernel; what the scenario says of kernels is for the simulator";
+        outcome.quality.notes.push(note.into());
+    }
     let tell = |flow: &Flow, used: Option<&str>, told: &mut FlowSummary| ccs.tell(flow, used, told);
-    Ok(complete(scenario, tell, summary, outcome?))
+    Ok(complete(scenario, tell, summary, outcome))
 }
 
 /// An error of the lab with its exit code.

@@ -2,45 +2,142 @@
 
 use std::str::FromStr;
 
-use model::{Buffer, PathInputs, Prediction, buffer_defaults, predict};
-use scenario::{Cc, Flow, Kind, Published, Scenario, ScenarioFile, Tcp};
+use model::{Aimd, Buffer, Law, PathInputs, Prediction, Sharer, buffer_defaults, predict};
+use net::PipeSpec;
+use scenario::{Cc, Figure, Flow, Kind, Published, Scenario, ScenarioFile, Tcp};
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
-use units::{Bytes, KernelRequirement, KernelVersion};
+use units::{BitRate, Bytes, KernelRequirement, KernelVersion};
 
 use crate::{
     cc_law::law,
+    closed_form::closed_form,
     congestion::settings,
     flow_context::{FlowPath, buffers},
-    published::metric,
+    published::metric as metric_of,
     sim_engine::default_cc,
 };
 
+/// The kernel where none is known.
+const NEW_KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
+/// From here on a window grows by the segments acknowledged, not by ACKs (`tcp_cong_avoid_ai`, net/ipv4/tcp_cong.c).
+const COUNTS_SEGMENTS: KernelVersion = KernelVersion { major: 4, minor: 0, patch: 0 };
 /// Time that a small packet needs through the hosts themselves, beside the path.
 const HOST_TIME_S: f64 = 0.0001;
 
 /// Completes `summary` with the model's figures.
 pub fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSummary {
     // A kernel whose version cannot be read is taken for a new one.
-    let kernel = KernelVersion::from_str(&host.kernel).unwrap_or(KernelVersion::new(6, 18));
+    let kernel = KernelVersion::from_str(&host.kernel).unwrap_or(NEW_KERNEL);
     summary.flows = flows(scenario, kernel);
     let goodputs: Vec<f64> = summary.flows.iter().filter_map(|f| f.goodput_bps).collect();
     summary.fairness_jain = model::jain_index(&goodputs);
     if goodputs.len() > 1 {
-        summary.quality.notes.push("the model takes each flow as alone on its path".into());
+        let note = "the model takes each flow as alone on its path, unless all are Reno's kind and share one slowest link";
+        summary.quality.notes.push(note.into());
     }
     summary
 }
 
-/// The model's figure for a kernel that a published one holds for.
-pub fn for_published_kernel(file: &ScenarioFile, published: &Published) -> Option<f64> {
-    let kernel = KernelRequirement::from_str(published.holds_for_kernel.as_deref()?).ok()?.example()?;
+/// What the model knows of a published figure without a run: a closed form, or the figure for a kernel that it holds for.
+pub fn without_run(file: &ScenarioFile, published: &Published) -> Option<f64> {
+    let meant =
+        published.holds_for_kernel.as_deref().and_then(|k| KernelRequirement::from_str(k).ok()?.example());
     let scenario = file.resolve(published.variant.as_deref(), &[]).ok()?;
-    let flows = flows(&scenario, kernel);
-    metric(flows.iter().find(|f| f.name == published.flow)?, published.metric)
+    if published.figure.is_closed_form() {
+        return closed_form(&scenario, published, meant.unwrap_or(NEW_KERNEL));
+    }
+    let Figure::Flow { flow, metric } = &published.figure else { return None };
+    let flows = flows(&scenario, meant?);
+    metric_of(flows.iter().find(|f| f.name == *flow)?, *metric)
 }
 
+/// `kernel` is of the hosts that say nothing of theirs.
 fn flows(scenario: &Scenario, kernel: KernelVersion) -> Vec<FlowSummary> {
-    scenario.flows.iter().filter_map(|flow| predict_flow(scenario, flow, kernel)).collect()
+    let mut flows: Vec<FlowSummary> =
+        scenario.flows.iter().filter_map(|flow| predict_flow(scenario, flow, kernel)).collect();
+    share_bottlenecks(scenario, kernel, &mut flows);
+    flows
+}
+
+/// Flows on one slowest link, all of them additive increase and multiplicative decrease: as much as they have together where
+/// all lose at the same instants. Other neighbours are left out of account.
+fn share_bottlenecks(scenario: &Scenario, kernel: KernelVersion, flows: &mut [FlowSummary]) {
+    let sharers: Vec<(&Flow, FlowPath<'_>, Sharer)> =
+        scenario.flows.iter().filter_map(|flow| sharer(scenario, flow, kernel)).collect();
+    if sharers.len() < 2
+        || sharers.len() < scenario.flows.iter().filter(|f| matches!(f.kind, Kind::Tcp(_))).count()
+    {
+        return;
+    }
+    let paths: Vec<&FlowPath<'_>> = sharers.iter().map(|(_, path, _)| path).collect();
+    let Some((bottleneck, rate)) = common_bottleneck(&paths) else { return };
+    let shares = model::synchronous_shares(&sharers.iter().map(|(.., sharer)| *sharer).collect::<Vec<_>>());
+    // The sawtooth of all together, on the path of the one with the most.
+    let most = (0..shares.len()).max_by(|a, b| shares[*a].total_cmp(&shares[*b])).unwrap_or_default();
+    let (_, path, sharer) = &sharers[most];
+    let bdp = model::bdp_f64(rate, path.rtt);
+    let queue = path.queue_bytes_of(bottleneck);
+    let used = queue.map_or(1.0, |queue| model::sawtooth_utilization(sharer.rule, queue as f64 / bdp));
+    for ((flow, ..), share) in sharers.iter().zip(&shares) {
+        let Some(told) = flows.iter_mut().find(|f| f.name == flow.name) else { continue };
+        let Some(wire) = told.wire_limit_bps else { continue };
+        let together = share * used * wire;
+        // Alone, a flow may have less than its share: buffers, losses.
+        told.goodput_bps = told.goodput_bps.map(|alone| alone.min(together));
+        told.steady_goodput_bps = told.steady_goodput_bps.map(|alone| alone.min(together));
+        told.evidence.push(format!(
+            "beside the others, where all lose at the same instants: {:.0} % of the {:.0} % of the link that their sawtooth uses",
+            share * 100.0,
+            used * 100.0
+        ));
+    }
+}
+
+/// The first link that all paths cross and that is the slowest of each, be it together with others.
+fn common_bottleneck<'a>(paths: &[&FlowPath<'a>]) -> Option<(&'a PipeSpec, BitRate)> {
+    let (first, others) = paths.split_first()?;
+    let is_slowest = |path: &FlowPath<'a>, rate| path.slowest().is_some_and(|(_, slowest)| slowest == rate);
+    first.there.iter().find_map(|(_, _, direction)| {
+        let rate = direction.rate.mean().filter(|rate| is_slowest(first, *rate))?;
+        let crossed = |path: &&FlowPath<'a>| {
+            is_slowest(path, rate) && path.there.iter().any(|(_, _, d)| std::ptr::eq(*d, *direction))
+        };
+        others.iter().all(crossed).then_some((*direction, rate))
+    })
+}
+
+fn sharer<'a>(
+    scenario: &'a Scenario,
+    flow: &'a Flow,
+    kernel: KernelVersion,
+) -> Option<(&'a Flow, FlowPath<'a>, Sharer)> {
+    let Kind::Tcp(tcp) = &flow.kind else { return None };
+    let path = FlowPath::of(scenario, flow).filter(|path| path.rtt > units::Time::ZERO)?;
+    let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc_of(scenario, flow, tcp));
+    let Law::Aimd(rule) = inputs.law else { return None };
+    let sharer = Sharer { rule, rtt: path.rtt, mss: model::mss(path.mtu, path.ip, tcp.mss) };
+    Some((flow, path, sharer))
+}
+
+/// The kernel of a flow's sender.
+fn kernel_of(scenario: &Scenario, flow: &Flow, otherwise: KernelVersion) -> KernelVersion {
+    let own = scenario.host(&flow.from).and_then(|host| host.kernel);
+    own.map_or(otherwise, |(major, minor)| KernelVersion::new(major.into(), minor.into()))
+}
+
+/// The congestion control of a flow: what it says, else what its host is set to.
+fn cc_of(scenario: &Scenario, flow: &Flow, tcp: &Tcp) -> Cc {
+    tcp.cc.clone().unwrap_or_else(|| Cc::Named(default_cc(scenario.host(&flow.from))))
+}
+
+/// A law on a kernel: the windows of old ones grow by ACKs, of which there is one for two segments.
+fn on_kernel(law: Law, kernel: KernelVersion) -> Law {
+    match law {
+        Law::Aimd(rule) if kernel < COUNTS_SEGMENTS => {
+            Law::Aimd(Aimd { increase_segs: rule.increase_segs / 2.0, ..rule })
+        }
+        law => law,
+    }
 }
 
 fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Option<FlowSummary> {
@@ -54,8 +151,7 @@ fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Opti
     };
     Some(match &flow.kind {
         Kind::Tcp(tcp) => {
-            let default = || Cc::Named(default_cc(scenario.host(&flow.from)));
-            let cc = tcp.cc.clone().unwrap_or_else(default);
+            let cc = cc_of(scenario, flow, tcp);
             let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc);
             let summary = FlowSummary { cc: Some(cc.name().into()), cc_set: settings(&cc), ..summary };
             tcp_summary(summary, &inputs, &predict(&inputs))
@@ -83,6 +179,7 @@ fn inputs(
     kernel: KernelVersion,
     cc: &Cc,
 ) -> PathInputs {
+    let kernel = kernel_of(scenario, flow, kernel);
     let (send, receive) = buffers(scenario, flow, tcp);
     let defaults = buffer_defaults(kernel);
     let buffer = |known: verdict::Buffer, default: Bytes| match known {
@@ -103,7 +200,7 @@ fn inputs(
         loss: path.loss(),
         kernel,
         cc: cc.name().into(),
-        law: law(cc, path.rtt, path.mtu),
+        law: on_kernel(law(cc, path.rtt, path.mtu), kernel),
         receive_buffer: buffer(receive, defaults.tcp_rmem_max),
         send_buffer: buffer(send, defaults.tcp_wmem_max),
         read_rate: tcp.read_rate,

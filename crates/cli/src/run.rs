@@ -70,8 +70,7 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         kernel: args.kernel,
     };
     let engines = Engines::chosen(&args.engine);
-    let wanted =
-        Wanted { engines: &engines, variants: &args.variant, sets: &args.sets, over: &[], repeat: None };
+    let wanted = Wanted { engines: &engines, variants: &args.variant, sets: &args.sets, ..Wanted::default() };
     let jobs = jobs(&asked, &wanted)?;
     let stop = interrupt::flag()?;
     let setup = match engines.contains(&Engine::Lab) {

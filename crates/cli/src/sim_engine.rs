@@ -46,8 +46,8 @@ pub fn run(
     stop: &AtomicBool,
 ) -> anyhow::Result<Rows> {
     let began = Instant::now();
-    let machine = machine(setup);
-    let mut native = Native { scenario, path: setup.path, hz: machine.hz, libraries: Vec::new() };
+    let machine = machine(setup)?;
+    let mut native = Native { scenario, path: setup.path, machine: &machine, libraries: Vec::new() };
     let mut recording = Recording { writer, teller, told: began, stop };
     let outcome = sim::run(scenario, &machine, &mut native, &mut recording);
     recording.teller.finish();
@@ -91,22 +91,16 @@ fn as_lab_outcome(scenario: &Scenario, machine: &Machine, outcome: Outcome, wall
     }
 }
 
-/// What is said of the simulated kernel in a run's notes.
-pub fn simulated(setup: &SimSetup<'_>) -> String {
-    told_machine(&machine(setup))
-}
-
-fn told_machine(machine: &Machine) -> String {
-    let (major, minor) = machine.kernel;
-    format!("simulated: Linux {major}.{minor} at {} ticks a second", machine.hz)
-}
-
 /// What a reader should know of a simulation.
 fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
-    let mut notes = vec![told_machine(machine)];
-    if scenario.hosts.iter().any(|host| host.nic.tx_queue.is_some()) {
-        notes.push("the hosts' transmit queues are not simulated".into());
-    }
+    let mut kernels: Vec<_> =
+        scenario.hosts.iter().map(|host| (machine.kernel_of(host), machine.hz_of(host))).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    let told =
+        |((major, minor), hz): &((u8, u8), u32)| format!("Linux {major}.{minor} at {hz} ticks a second");
+    let kernels: Vec<String> = kernels.iter().map(told).collect();
+    let mut notes = vec![format!("simulated: {}", kernels.join(", "))];
     if !scenario.captures.is_empty() {
         notes.push("packets are captured in the lab only".into());
     }
@@ -114,18 +108,23 @@ fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
 }
 
 /// This machine's kernel and what its namespaces would inherit.
-fn machine(setup: &SimSetup<'_>) -> Machine {
+fn machine(setup: &SimSetup<'_>) -> anyhow::Result<Machine> {
     let default = Machine::default();
-    let version = setup.kernel.or_else(|| KernelVersion::from_str(&setup.host.kernel).ok());
     let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
-    Machine {
-        kernel: version.map_or(default.kernel, |v| (small(v.major), small(v.minor))),
+    let pair = |v: KernelVersion| (small(v.major), small(v.minor));
+    if let Some(asked) = setup.kernel.filter(|asked| !scenario::is_simulated(pair(*asked))) {
+        let message = format!("no Linux {asked} is simulated: --kernel takes 2.4 and all from 5.0 on");
+        return Err(Exit::BadInput(message).into());
+    }
+    let version = setup.kernel.or_else(|| KernelVersion::from_str(&setup.host.kernel).ok());
+    Ok(Machine {
+        kernel: version.map_or(default.kernel, pair),
         rmem: inherited("net.ipv4.tcp_rmem").unwrap_or(default.rmem),
         wmem: inherited("net.ipv4.tcp_wmem").unwrap_or(default.wmem),
         rmem_max: inherited("net.core.rmem_max").map_or(default.rmem_max, |[value]| value),
         wmem_max: inherited("net.core.wmem_max").map_or(default.wmem_max, |[value]| value),
         ..default
-    }
+    })
 }
 
 fn inherited<const N: usize>(name: &str) -> Option<[u32; N]> {
@@ -150,8 +149,9 @@ fn failure(error: sim::Error) -> anyhow::Error {
 struct Native<'a> {
     scenario: &'a Scenario,
     path: &'a Path,
-    hz: u32,
-    libraries: Vec<(Cc, Library)>,
+    machine: &'a Machine,
+    /// Each for hosts with so many ticks a second.
+    libraries: Vec<(Cc, u32, Library)>,
 }
 
 impl Native<'_> {
@@ -165,8 +165,14 @@ impl Native<'_> {
         }
     }
 
-    fn library(&mut self, cc: &Cc) -> anyhow::Result<&Library> {
-        let index = match self.libraries.iter().position(|(known, _)| known == cc) {
+    /// Ticks a second of one end's host.
+    fn hz(&self, flow: &Flow, side: Side) -> u32 {
+        let name = if side == Side::Sender { &flow.from } else { &flow.to };
+        self.scenario.host(name).map_or(self.machine.hz, |host| self.machine.hz_of(host))
+    }
+
+    fn library(&mut self, cc: &Cc, hz: u32) -> anyhow::Result<&Library> {
+        let index = match self.libraries.iter().position(|(known, ticks, _)| known == cc && *ticks == hz) {
             Some(index) => index,
             None => {
                 let source = source(cc, self.path).ok_or_else(|| {
@@ -174,12 +180,12 @@ impl Native<'_> {
                     Exit::BadInput(format!("longfat has no congestion control {:?}: it has {own}", cc.name()))
                 })?;
                 let mut library = Library::open(&source, &values(cc))?;
-                library.set_hz(self.hz);
-                self.libraries.push((cc.clone(), library));
+                library.set_hz(hz);
+                self.libraries.push((cc.clone(), hz, library));
                 self.libraries.len() - 1
             }
         };
-        Ok(&self.libraries[index].1)
+        Ok(&self.libraries[index].2)
     }
 
     fn make(&mut self, flow: &Flow, side: Side) -> anyhow::Result<Box<dyn tcp::CongestionControl>> {
@@ -192,7 +198,7 @@ impl Native<'_> {
             _ => None,
         };
         let place = self.scenario.flows.iter().position(|f| f.name == flow.name).unwrap_or_default();
-        let mut controller = self.library(&cc)?.controller(name.as_deref())?;
+        let mut controller = self.library(&cc, self.hz(flow, side))?.controller(name.as_deref())?;
         controller.set_seed(
             self.scenario.seed.wrapping_mul(1_000_003).wrapping_add(2 * place as u64 + side as u64),
         );

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use scenario::ScenarioFile;
+use scenario::{Figure, Kind, Metric, Scenario, ScenarioFile};
 use schema::{RunSummary, SWEEP_SCHEMA, Sweep};
 use units::KernelVersion;
 
@@ -22,10 +22,10 @@ use crate::{
     interrupt,
     job::{Asked, Job, Keep, Means},
     jobs::{Wanted, jobs},
-    metric_path::MetricPath,
     open::{parse_set, read_scenario},
     output,
     progress::Board,
+    published,
     run::{check_directory, command_line, lab_setup},
     sweep_points::{self, PointRun},
 };
@@ -116,7 +116,7 @@ pub fn run(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     };
     let jobs = jobs(&asked, &wanted)?;
     let names: Vec<String> = fields(&file, args);
-    let metric = match (&args.metric, jobs.first()) {
+    let measured = match (&args.metric, jobs.first()) {
         (_, None) => return Err(Exit::BadInput("there is nothing to run".into()).into()),
         _ if names.is_empty() => {
             return Err(Exit::BadInput(
@@ -124,20 +124,20 @@ pub fn run(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
             )
             .into());
         }
-        (Some(text), Some(job)) => MetricPath::parse(text, &job.scenario)?,
-        (None, Some(job)) => MetricPath::default_of(&job.scenario)?,
+        (Some(text), Some(job)) => metric(text, &job.scenario)?,
+        (None, Some(job)) => default_metric(&job.scenario)?,
     };
     let runs = make(args, &asked, &jobs, runs_dir)?;
-    let points = sweep_points::points(&runs, &names, |run| metric.of(run));
+    let points = sweep_points::points(&runs, &names, |run| published::figure(&measured, run));
     let fields = sweep_points::fields(&names, &points);
-    let knees = sweep_points::knees(&runs, &points, &fields, &metric.to_string());
+    let knees = sweep_points::knees(&runs, &points, &fields, &measured.to_string());
     let sweep = Sweep {
         schema: SWEEP_SCHEMA.into(),
         scenario: file.name().into(),
         title: file.title().into(),
         host: asked.host.clone(),
-        metric: metric.to_string(),
-        unit: metric.unit().into(),
+        metric: measured.to_string(),
+        unit: measured.unit().into(),
         fields,
         points,
         knees,
@@ -149,6 +149,24 @@ pub fn run(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     };
     show(args, &Shown { title: sweep.title.clone(), text, svg: view::sweep::sweep_chart(&sweep) })?;
     told
+}
+
+/// What `--metric` names.
+fn metric(text: &str, scenario: &Scenario) -> Result<Figure, Exit> {
+    let found = scenario.figure(text).map_err(|why| Exit::BadInput(format!("--metric {text}: {why}")))?;
+    match found.is_closed_form() {
+        true => Err(Exit::BadInput(format!("--metric {text}: a closed form is a figure of no run"))),
+        false => Ok(found),
+    }
+}
+
+/// What is measured where nothing is said: the first TCP flow's goodput, else the first flow's mean round-trip time.
+fn default_metric(scenario: &Scenario) -> Result<Figure, Exit> {
+    let of = |flow: &scenario::Flow, metric| Figure::Flow { flow: flow.name.clone(), metric };
+    let tcp = scenario.flows.iter().find(|flow| matches!(flow.kind, Kind::Tcp(_)));
+    tcp.map(|flow| of(flow, Metric::Goodput))
+        .or_else(|| scenario.flows.first().map(|flow| of(flow, Metric::MeanRtt)))
+        .ok_or_else(|| Exit::BadInput("the scenario has no flows".into()))
 }
 
 /// What all runs on a file share.

@@ -210,8 +210,11 @@ fn bad_input_is_said() {
         (vec![], "nothing is swept"),
         (vec!["--over", "flows.bulk.cc=reno,nosuch"], "nosuch"),
         (vec!["--over", "flows.bulk.nosuch=1"], "unknown key \"nosuch\""),
-        (vec!["--over", "flows.bulk.cc=reno", "--metric", "flows.x.goodput"], "no such flow; there are bulk"),
-        (vec!["--over", "flows.bulk.cc=reno", "--metric", "flows.bulk.first_rtt"], "a tcp flow has goodput"),
+        (vec!["--over", "flows.bulk.cc=reno", "--metric", "flows.x.goodput"], "unknown flow \"x\""),
+        (
+            vec!["--over", "flows.bulk.cc=reno", "--metric", "flows.bulk.first_rtt"],
+            "a tcp flow has no first_rtt; it has goodput",
+        ),
         (vec!["--over", "flows.bulk.cc=reno", "-o", "no/where.svg"], "no such directory"),
         (vec!["--fit", "links.h1-s1.forward.queue=1p..9p"], "no published figure"),
         (vec!["--fit", "links.h1-s1.forward.queue=9p..1p"], "two ascending values"),

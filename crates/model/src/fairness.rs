@@ -2,6 +2,8 @@
 
 use units::Time;
 
+use crate::Aimd;
+
 /// Jain's fairness index: 1 where all are equal, 1/n where one has everything; `None` where all are zero.
 ///
 /// Source: R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984: (sum x)^2 / (n sum x^2).
@@ -20,6 +22,30 @@ pub fn fair_increase(rtt: Time, mss: u32, reference_rtt: Time, reference_mss: u3
     rtts * rtts * f64::from(reference_mss) / f64::from(mss)
 }
 
+/// An AIMD flow among others on a full link.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sharer {
+    /// Its rule.
+    pub rule: Aimd,
+    /// Its round-trip time, above 0.
+    pub rtt: Time,
+    /// Payload bytes of its segments.
+    pub mss: u32,
+}
+
+/// Each flow's share of what they have together, where all lose at the same instants.
+///
+/// A flow gains A MSS / RTT^2 a second and loses the same between two losses, so its mean rate is as A MSS / RTT^2 times
+/// (1 - d/2) / d for a back-off of d. Where each loses by itself, shares are nearer to each other.
+pub fn synchronous_shares(flows: &[Sharer]) -> Vec<f64> {
+    let weight = |flow: &Sharer| {
+        let (rtt, d) = (flow.rtt.as_secs_f64(), flow.rule.decrease);
+        flow.rule.increase_segs * f64::from(flow.mss) / (rtt * rtt) * (1.0 - d / 2.0) / d
+    };
+    let sum: f64 = flows.iter().map(weight).sum();
+    flows.iter().map(|flow| weight(flow) / sum).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,5 +57,23 @@ mod tests {
         assert_eq!(jain_index(&[0.0, 0.0]), None);
         assert_eq!(jain_index(&[]), None);
         assert!((jain_index(&[202e6, 514e6]).unwrap() - 0.8404).abs() < 1e-4); // G-rttfair
+    }
+
+    #[test]
+    fn shares_go_with_increase_and_segment_and_against_the_square_of_the_rtt() {
+        let flow = |a: f64, rtt_ms, mss| Sharer {
+            rule: Aimd { increase_segs: a, ..Aimd::RENO },
+            rtt: Time::from_millis(rtt_ms),
+            mss,
+        };
+        let first = |flows: [Sharer; 2]| synchronous_shares(&flows)[0];
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-3, "{a} {b}");
+        near(first([flow(1.0, 117, 3_000), flow(1.0, 117, 9_000)]), 0.25);
+        // 117^2 / (117^2 + 181^2); with A = 7 and 3 nearly half (G-griddt-rtt).
+        near(first([flow(1.0, 181, 9_000), flow(1.0, 117, 9_000)]), 0.2947);
+        near(first([flow(7.0, 181, 9_000), flow(3.0, 117, 9_000)]), 0.4937);
+        // As a sawtooth walked through: the gentler back-off of two equal increases has three times as much.
+        let gentle = Sharer { rule: Aimd { increase_segs: 1.0, decrease: 0.2 }, ..flow(1.0, 117, 9_000) };
+        near(first([gentle, flow(1.0, 117, 9_000)]), 0.75);
     }
 }

@@ -40,7 +40,7 @@ pub use buffer::{
     Buffer, BufferAdvice, SENT_SHARE, buffer_advice, receive_buffer_window, round_up_mib, send_buffer_bps,
     send_buffer_window,
 };
-pub use fairness::{fair_increase, jain_index};
+pub use fairness::{Sharer, fair_increase, jain_index, synchronous_shares};
 pub use kernel::{BufferDefaults, LEARNT_WINDOW_SHARE, buffer_defaults};
 pub use knee::{Knee, knee};
 pub use loss::{
@@ -49,7 +49,7 @@ pub use loss::{
 };
 pub use predict::{Law, Limit, PathInputs, Prediction, predict};
 pub use receive_share::{HALF, first_packet_segs, received_truesize, window_share};
-pub use search::{Range, Tried, relative_error, search};
+pub use search::{Range, Tried, root_mean_square, search};
 pub use start::{INITIAL_WINDOW_SEGS, Start, initial_window_bytes};
 pub use window::{
     MAX_WINDOW, MAX_WINDOW_SCALE, bdp, bdp_f64, hol_throughput_share, scaled_window, throughput_bps,

@@ -52,8 +52,17 @@ pub fn received_truesize(payload: u32) -> f64 {
     (packet / PAGE).ceil() * PAGE + BOOKKEEPING
 }
 
+/// From here on half of a buffer was window (`tcp_adv_win_scale` = 1, net/ipv4/tcp_input.c of 3.4); before, three quarters
+/// (`tcp_adv_win_scale` = 2).
+const HALF_A_BUFFER: KernelVersion = KernelVersion::new(3, 4);
+/// The share that older kernels offer.
+const THREE_QUARTERS: f64 = 0.75;
+
 /// The share of a receive buffer that `kernel` offers as window to a bulk flow with this MSS and round-trip time.
 pub fn window_share(kernel: KernelVersion, mss: u32, rtt: Time) -> f64 {
+    if kernel < HALF_A_BUFFER {
+        return THREE_QUARTERS;
+    }
     if kernel < LEARNT_WINDOW_SHARE {
         return HALF;
     }

@@ -4,14 +4,17 @@ use units::{BitRate, Bytes, KernelVersion, Time, group_digits};
 
 use crate::{
     Aimd, Ip, LEARNT_WINDOW_SHARE, MAX_WINDOW, Start, Transport, bdp, bdp_f64, buffer_advice,
-    cubic_recovery_time, cubic_utilization, cubic_window_segs, goodput_bps, hol_throughput_share,
-    loss_for_cubic, loss_for_reno, mathis_bps, mss, payload_bytes, pftk_bps, queue_for_full_use,
-    responsiveness, sawtooth_utilization, throughput_bps, window_scale, window_share, window_throughput_bps,
-    window_utilization,
+    cubic_recovery_time, cubic_utilization, cubic_window_segs, fair_increase, goodput_bps,
+    hol_throughput_share, loss_for_cubic, loss_for_reno, mathis_bps, mss, payload_bytes, pftk_bps,
+    queue_for_full_use, responsiveness, sawtooth_utilization, throughput_bps, window_scale, window_share,
+    window_throughput_bps, window_utilization,
 };
 
 /// What tbf counts beside IP.
 const TBF_OVERHEAD: u32 = 14;
+/// The path and the MTU for which an increase of 1 is fair, as in S. Ravot's "Grid DT" (2003).
+const FAIR_RTT: Time = Time::from_millis(10);
+const FAIR_MTU: u32 = 9_000;
 /// Retransmission timeout of Linux at the least (TCP_RTO_MIN).
 const LEAST_RTO: Time = Time(200_000_000);
 
@@ -141,6 +144,8 @@ fn buffers(inputs: &Inputs) -> Group {
             plain("window_share", "window of a buffer", round(share, 4), format!("{:.0} %", share * 100.0), learnt),
             plain("window_scale", "window scale needed", scale.map_or(f64::NAN, f64::from), scale_text, format!(
                 "the header's 16 bits times 2^scale must reach the product; at most 2^14, {} B", group_digits(MAX_WINDOW.0))),
+            bytes("largest_window_bytes", "largest window there is", MAX_WINDOW.as_f64(),
+                "65,535 times 2^14: beyond it one connection is held by its header's 16 bits, whatever the buffers"),
             plain("hol_share_1bdp", "one loss, receive buffer of 1 BDP", hol_throughput_share(Bytes(product as u64), inputs.rate, inputs.rtt),
                 percent(hol_throughput_share(Bytes(product as u64), inputs.rate, inputs.rtt)),
                 "behind one lost segment nothing is delivered for a round trip: with a window of one product the sender stalls and two round trips carry half".into()),
@@ -269,6 +274,7 @@ fn start_and_recovery(inputs: &Inputs) -> Group {
     let delayed = responsiveness(Aimd::RENO_DELAYED_ACK, inputs.rate, inputs.rtt, segment);
     let cubic = cubic_recovery_time(product / f64::from(segment));
     let hour = |s: f64| plain_seconds(s);
+    let fair = fair_increase(inputs.rtt, inputs.mtu, FAIR_RTT, FAIR_MTU);
     Group {
         title: "From nothing to full, and back after one loss".into(),
         figures: vec![
@@ -276,6 +282,8 @@ fn start_and_recovery(inputs: &Inputs) -> Group {
                 "handshake and {:.1} doublings from ten segments until the path is full; a shorter test measures the start", start.rounds())),
             hour(reno).named("reno_recovery_s", "Reno's recovery", "C x RTT^2 / (2 MSS): one segment more each round trip until the lost half is back".into()),
             hour(delayed).named("reno_delayed_ack_recovery_s", "the same, counting ACKs", "twice as long on stacks that count delayed ACKs instead of segments (Linux 2.4)".into()),
+            plain("fair_increase", "increase that is fair", round(fair, 3), format!("{fair:.2}"), format!(
+                "Grid DT's A for as much as Reno has with {} and an MTU of {FAIR_MTU}: the square of the RTTs' ratio, over that of the MTUs", FAIR_RTT)),
             hour(cubic).named("cubic_recovery_s", "CUBIC's recovery", "cbrt(0.3 W / 0.4) for a window W in segments: grows with the cube root, not with the RTT".into()),
         ],
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use units::KernelVersion;
+
 use crate::{
     address::default_route,
     decode_interfaces::{decode_addresses, decode_gateways, decode_interfaces, decode_routes, links_of},
@@ -18,6 +20,7 @@ const HOST: Keys = Keys {
     known: &[
         "address",
         "mtu",
+        "kernel",
         "sysctl",
         "interfaces",
         "gateway",
@@ -56,6 +59,7 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
     let mut reader = Reader::new(&entry.node, &HOST, problems)?;
     let name = entry.key.clone();
     let mtu = reader.integer("mtu", MTU, " bytes").unwrap_or(DEFAULT_MTU) as u32;
+    let kernel = decode_kernel(&mut reader);
     let sysctl = reader.node("sysctl").map(|node| decode_sysctl(node, reader.problems()));
     let interfaces = decode_host_interfaces(&name, links, &mut reader);
     let gateways = decode_gateways(&mut reader).into_iter();
@@ -68,12 +72,31 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
         name,
         interfaces: interfaces?,
         mtu,
+        kernel,
         sysctl: sysctl.unwrap_or_default(),
         routes,
         nic,
         start,
         stop,
     })
+}
+
+/// `"2.4"`: the Linux whose TCP the simulator gives the host.
+fn decode_kernel(reader: &mut Reader) -> Option<(u8, u8)> {
+    const HELP: &str = "the simulator has 2.4 and all from 5.0 on: write for example \"2.4\" or \"6.1\"";
+    let text = reader.text("kernel")?;
+    let version = text.parse::<KernelVersion>().ok();
+    let small = version.and_then(|v| Some((u8::try_from(v.major).ok()?, u8::try_from(v.minor).ok()?)));
+    let known = small.filter(|version| is_simulated(*version));
+    if known.is_none() {
+        reader.note("kernel", format!("no kernel {text:?} is simulated"), HELP);
+    }
+    known
+}
+
+/// Whether the simulator has the TCP of a kernel, by major and minor version.
+pub fn is_simulated(kernel: (u8, u8)) -> bool {
+    kernel == (2, 4) || kernel >= (5, 0)
 }
 
 /// One interface for each link, and one where there is none; the first has an address.

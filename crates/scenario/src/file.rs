@@ -77,7 +77,7 @@ impl ScenarioFile {
         problems = problems.stop(sources)?;
         check_sweeps(&name, &root, &files, &variants, &sweeps, &mut problems);
         let names: Vec<&str> = variants.iter().map(|v| v.name.as_str()).collect();
-        let published = decode_published(&root, &names, &base.flows, &mut problems);
+        let published = decode_published(&root, &names, &base, &mut problems);
         problems.stop(sources)?;
         let files = files.into_read();
         Ok(ScenarioFile { name, title: base.title, source, base: root, variants, published, sweeps, files })

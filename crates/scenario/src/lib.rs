@@ -47,6 +47,7 @@ mod decode_scenario;
 mod decode_trace;
 mod domain;
 mod error;
+mod figure;
 mod file;
 mod fill;
 #[doc(hidden)]
@@ -76,12 +77,14 @@ mod validate_topology;
 pub use amount::Amount;
 pub use cc::{Cc, CcValue, CcValues};
 pub use change::{change_direction, describe_direction};
+pub use decode_hosts::is_simulated;
 pub use error::{Error, Mistake};
+pub use figure::{FORMS, Figure};
 pub use file::{CcMistake, ScenarioFile};
 pub use import::{ImportError, Imported, import_mn};
-pub use metric::Metric;
+pub use metric::{LinkMetric, Metric, RunMetric};
 pub use path::Hop;
-pub use published::Published;
+pub use published::{Published, Sense};
 pub use sweep::MAX_POINTS;
 pub use trace_file::Load;
 pub use types::{

@@ -239,6 +239,7 @@ mod tests {
             start: None,
             stop: None,
             mtu: 1500,
+            kernel: None,
             sysctl: Default::default(),
         };
         let link = |(a, b): &(&str, &str)| Link {

@@ -44,6 +44,7 @@ fn put_host(out: &mut String, host: &Host) {
     put(out, "address", addresses(&host.interfaces[..1.min(host.interfaces.len())]));
     put_interfaces(out, &host.interfaces, 1);
     put(out, "mtu", host.mtu);
+    put_some(out, "kernel", host.kernel.map(|(major, minor)| quote(format!("{major}.{minor}"))));
     put_routes(out, &host.routes);
     put_nic(out, &host.nic);
     put_some(out, "start", host.start.as_ref().map(quote));

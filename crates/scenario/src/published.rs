@@ -2,20 +2,31 @@
 
 use std::collections::BTreeSet;
 
-use units::{BitRate, KernelRequirement, KernelVersion, Time};
+use units::{BitRate, Bytes, KernelRequirement, KernelVersion, ParseError, Time};
 
 use crate::{
     error::Problems,
-    metric::Metric,
+    figure::Figure,
     read::{Keys, Reader},
     suggest::suggest,
     tree::{Node, Table},
-    types::Flow,
+    types::Scenario,
 };
 
 const PUBLISHED: Keys = Keys {
     what: "a published figure",
-    known: &["id", "variant", "metric", "value", "tolerance", "holds_for", "why"],
+    known: &[
+        "id",
+        "variant",
+        "metric",
+        "over",
+        "window",
+        "value",
+        "tolerance",
+        "holds_for",
+        "contradiction",
+        "why",
+    ],
     later: &[],
 };
 const HOLDS_FOR: Keys = Keys { what: "holds_for", known: &["kernel"], later: &["engine", "mtu"] };
@@ -27,24 +38,73 @@ pub struct Published {
     pub id: String,
     /// The variant it belongs to; `None` where the scenario has none.
     pub variant: Option<String>,
-    /// The flow it is a figure of.
-    pub flow: String,
     /// What it is a figure of.
-    pub metric: Metric,
-    /// The figure, in the metric's unit.
-    pub value: f64,
+    pub figure: Figure,
+    /// Where the published figure is a ratio: what `figure` is divided by.
+    pub over: Option<Figure>,
+    /// Of a closed form: the window in question.
+    pub window: Option<Bytes>,
+    /// The figure, in its unit; `None` where the source shows the experiment and gives no figure.
+    pub value: Option<f64>,
+    /// Whether it is the value itself or a bound.
+    pub sense: Sense,
     /// Relative tolerance within which ours agrees.
     pub tolerance: f64,
     /// The kernels it holds for, as in `<6.6`; `None` is all.
     pub holds_for_kernel: Option<String>,
+    /// Where the source contradicts itself here: how. Ours is then not expected to agree.
+    pub contradiction: Option<String>,
     /// Why it differs elsewhere, for the reader.
     pub why: Option<String>,
 }
 
+/// What a published figure says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sense {
+    /// This value.
+    About,
+    /// At most this.
+    Below,
+    /// At least this.
+    Above,
+}
+
+impl Sense {
+    /// The sign before the value, as files have it.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Sense::About => "",
+            Sense::Below => "<",
+            Sense::Above => ">",
+        }
+    }
+}
+
 impl Published {
-    /// What is measured, as in `flows.bulk.goodput`.
+    /// What is measured, as in `flows.bulk.goodput`, or `flows.a.goodput / flows.b.goodput`.
     pub fn metric_path(&self) -> String {
-        format!("flows.{}.{}", self.flow, self.metric.name())
+        match &self.over {
+            None => self.figure.to_string(),
+            Some(over) => format!("{} / {over}", self.figure),
+        }
+    }
+
+    /// `bit/s`, `s`, `B` or `1`.
+    pub fn unit(&self) -> &'static str {
+        match self.over {
+            None => self.figure.unit(),
+            Some(_) => "1",
+        }
+    }
+
+    /// True where `ours` agrees with it; `None` where there is no figure to agree with.
+    pub fn agrees(&self, ours: f64) -> Option<bool> {
+        let ratio = ours / self.value? - 1.0;
+        Some(match self.sense {
+            Sense::About => ratio.abs() <= self.tolerance,
+            Sense::Below => ratio <= self.tolerance,
+            Sense::Above => ratio >= -self.tolerance,
+        })
     }
 
     /// True where the figure is expected of the kernel of this `release` (`uname -r`).
@@ -59,11 +119,11 @@ impl Published {
     }
 }
 
-/// The published figures of a file with these `variants` and `flows`.
+/// The published figures of a file with these `variants` and this `base`.
 pub(crate) fn decode_published(
     root: &Table,
     variants: &[&str],
-    flows: &[Flow],
+    base: &Scenario,
     problems: &mut Problems,
 ) -> Vec<Published> {
     let Some(node) = root.get("published") else { return Vec::new() };
@@ -75,7 +135,7 @@ pub(crate) fn decode_published(
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
     for item in items {
-        let Some(figure) = decode_one(item, variants, flows, problems) else { continue };
+        let Some(figure) = decode_one(item, variants, base, problems) else { continue };
         if !seen.insert((figure.id.clone(), figure.variant.clone(), figure.metric_path())) {
             problems
                 .add(item.span, format!("\"{}\" is there twice for the same variant and metric", figure.id));
@@ -85,28 +145,39 @@ pub(crate) fn decode_published(
     all
 }
 
-fn decode_one(node: &Node, variants: &[&str], flows: &[Flow], problems: &mut Problems) -> Option<Published> {
+fn decode_one(node: &Node, variants: &[&str], base: &Scenario, problems: &mut Problems) -> Option<Published> {
     let mut reader = Reader::new(node, &PUBLISHED, problems)?;
     let id = reader.required_text("id", "\"L8-default\"");
     if id.as_deref().is_some_and(|id| id.trim().is_empty()) {
         reader.note("id", "the id is empty", "write the id of the published result, as in \"L8-default\"");
     }
     let variant = decode_variant(variants, &mut reader);
-    let metric = decode_metric(flows, &mut reader);
-    let value = metric.as_ref().and_then(|(_, metric)| decode_value(*metric, &mut reader));
-    reader.required("tolerance", "\"10%\"");
+    reader.required("metric", "\"flows.bulk.goodput\"");
+    let figure = decode_figure("metric", base, &mut reader);
+    let over = decode_figure("over", base, &mut reader);
+    let window = reader.size("window");
+    let unit = figure.as_ref().map(|figure| if over.is_some() { "1" } else { figure.unit() });
+    let value = unit.and_then(|unit| decode_value(unit, &mut reader));
+    let needs_tolerance = !matches!(value, Some((_, None) | (Sense::Below | Sense::Above, _)));
+    if needs_tolerance {
+        reader.required("tolerance", "\"10%\"");
+    }
     let tolerance = reader.share("tolerance");
+    let contradiction = reader.text("contradiction");
     let why = reader.text("why");
     let holds_for_kernel = reader.node("holds_for").and_then(|n| decode_holds_for(n, reader.problems()));
-    let (flow, metric) = metric?;
+    let (sense, value) = value?;
     Some(Published {
         id: id?,
         variant,
-        flow,
-        metric,
-        value: value?,
-        tolerance: tolerance?,
+        figure: figure?,
+        over,
+        window,
+        value,
+        sense,
+        tolerance: if needs_tolerance { tolerance? } else { tolerance.unwrap_or(0.0) },
         holds_for_kernel,
+        contradiction,
         why,
     })
 }
@@ -126,46 +197,57 @@ fn decode_variant(variants: &[&str], reader: &mut Reader) -> Option<String> {
     Some(variant)
 }
 
-/// `flows.FLOW.METRIC`.
-fn decode_metric(flows: &[Flow], reader: &mut Reader) -> Option<(String, Metric)> {
-    let text = reader.required_text("metric", "\"flows.bulk.goodput\"")?;
-    let parts: Vec<&str> = text.split('.').collect();
-    let ["flows", flow, metric] = parts[..] else {
-        reader.note(
-            "metric",
-            format!("unknown metric \"{text}\""),
-            "write flows.NAME.METRIC, as in flows.bulk.goodput",
-        );
-        return None;
-    };
-    let Some(flow) = flows.iter().find(|f| f.name == flow) else {
-        let help = suggest(flow, flows.iter().map(|f| f.name.as_str()));
-        reader.note("metric", format!("unknown flow \"{flow}\""), help);
-        return None;
-    };
-    let usable = || Metric::ALL.into_iter().filter(|m| m.applies_to(&flow.kind)).map(Metric::name);
-    match Metric::from_name(metric) {
-        Some(metric) if metric.applies_to(&flow.kind) => Some((flow.name.clone(), metric)),
-        Some(_) => {
-            let help = format!("it has {}", usable().collect::<Vec<_>>().join(", "));
-            reader.note("metric", format!("a {} flow has no {metric}", flow.kind.name()), help);
-            None
-        }
-        None => {
-            reader.note("metric", format!("unknown metric \"{metric}\""), suggest(metric, usable()));
-            None
-        }
-    }
+fn decode_figure(key: &str, base: &Scenario, reader: &mut Reader) -> Option<Figure> {
+    let text = reader.text(key)?;
+    let figure = Figure::parse(&text, &base.flows, &base.links);
+    figure.map_err(|(message, help)| reader.note(key, message, help)).ok()
 }
 
-fn decode_value(metric: Metric, reader: &mut Reader) -> Option<f64> {
-    if metric.is_rate() {
-        reader.required("value", "\"3gbit\"")?;
-        reader.rate("value").map(BitRate::as_f64)
-    } else {
-        reader.required("value", "\"20ms\"")?;
-        reader.positive_time("value").map(Time::as_secs_f64)
+/// A value in the unit, or a bound: `<20mbit`, `>98%`; or `none`.
+fn decode_value(unit: &str, reader: &mut Reader) -> Option<(Sense, Option<f64>)> {
+    let example = match unit {
+        "bit/s" => "\"3gbit\"",
+        "s" => "\"20ms\"",
+        "B" => "\"25MB\"",
+        _ => "\"98%\"",
+    };
+    if reader.required("value", example)?.text() == Some("none") {
+        return Some((Sense::About, None));
     }
+    let (sense, value) = reader.parsed("value", |text| {
+        let text = text.trim();
+        let (sense, rest) = match (text.strip_prefix('<'), text.strip_prefix('>')) {
+            (Some(rest), _) => (Sense::Below, rest),
+            (_, Some(rest)) => (Sense::Above, rest),
+            _ => (Sense::About, text),
+        };
+        Ok((sense, in_unit(rest, unit)?))
+    })?;
+    if value > 0.0 {
+        return Some((sense, Some(value)));
+    }
+    reader.note("value", "\"value\" cannot be zero", format!("write for example value = {example}"));
+    None
+}
+
+fn in_unit(text: &str, unit: &str) -> Result<f64, ParseError> {
+    Ok(match unit {
+        "bit/s" => text.parse::<BitRate>()?.as_f64(),
+        "s" => text.parse::<Time>()?.as_secs_f64(),
+        "B" => text.parse::<Bytes>()?.as_f64(),
+        _ => number(text)?,
+    })
+}
+
+/// A number of any size, or a percentage.
+fn number(text: &str) -> Result<f64, ParseError> {
+    let (digits, scale) = match text.trim().strip_suffix('%') {
+        Some(digits) => (digits.trim_end(), 100.0),
+        None => (text.trim(), 1.0),
+    };
+    let number: Option<f64> = digits.parse().ok().filter(|n: &f64| n.is_finite());
+    let wrong = || ParseError::NotANumber { input: text.into(), example: "98% or 2.39" };
+    Ok(number.ok_or_else(wrong)? / scale)
 }
 
 fn decode_holds_for(node: &Node, problems: &mut Problems) -> Option<String> {

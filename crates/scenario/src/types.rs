@@ -64,6 +64,8 @@ pub struct Host {
     pub sysctl: BTreeMap<String, String>,
     /// Routes beside those to the networks of its interfaces; the default route is `0.0.0.0/0` or `::/0`.
     pub routes: Vec<StaticRoute>,
+    /// Major and minor version of the Linux that it has in the simulator; `None` is the run's.
+    pub kernel: Option<(u8, u8)>,
     /// How its interfaces take packets from the kernel and give them to it.
     pub nic: Nic,
     /// Command to run when the lab is up, where asked.

@@ -153,7 +153,7 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
             "tolerance =",
             "tolerance_percent = ",
             r#"f.toml:32:1: a published figure needs "tolerance"; for example tolerance = "10%"
-f.toml:37:1: unknown key "tolerance_percent" in a published figure; known here: id, variant, metric, value, tolerance, holds_for, why"#,
+f.toml:37:1: unknown key "tolerance_percent" in a published figure; known here: id, variant, metric, over, window, value, tolerance, holds_for, contradiction, why"#,
         ),
     ]);
 }
@@ -713,7 +713,7 @@ fn published_figures() {
         (
             "flows.bulk.goodput",
             "flows.bulk.first_rtt",
-            "f.toml:35:10: a tcp flow has no first_rtt; it has goodput, steady_goodput, min_rtt, mean_rtt, median_rtt, max_rtt",
+            "f.toml:35:10: a tcp flow has no first_rtt; it has goodput, steady_goodput, min_rtt, mean_rtt, median_rtt, max_rtt, mean_cwnd, max_cwnd, receive_window, retransmitted_share, recovery",
         ),
         (
             "flows.bulk.goodput",
@@ -723,7 +723,22 @@ fn published_figures() {
         (
             "flows.bulk.goodput",
             "goodput",
-            r#"f.toml:35:10: unknown metric "goodput"; write flows.NAME.METRIC, as in flows.bulk.goodput"#,
+            r#"f.toml:35:10: unknown metric "goodput"; write flows.NAME.METRIC, as in flows.bulk.goodput, or links.NAME.METRIC, run.METRIC, model.FLOW.KEY"#,
+        ),
+        (
+            "flows.bulk.goodput",
+            "links.h1-h3.utilization",
+            r#"f.toml:35:10: unknown link "h1-h3"; known here: h1-s1, s1-s2, s2-h2"#,
+        ),
+        (
+            "flows.bulk.goodput",
+            "model.bulk.bdp",
+            r#"f.toml:35:10: unknown metric "bdp"; known here: bdp_bytes, bdp_segs, buffer_bytes, buffer_bbr_loss_bytes, hol_share_1bdp, largest_window_bytes, utilization, window_throughput_bps, window_on_wire_s, tcp_goodput_bps, udp_goodput_bps, reno_recovery_s, reno_delayed_ack_recovery_s, cubic_recovery_s, fair_increase, queue_full_use_reno_bytes, queue_delay_s, reno_utilization, mathis_bps, pftk_bps"#,
+        ),
+        (
+            "flows.bulk.goodput",
+            "run.jain",
+            "f.toml:36:9: value: `3gbit` does not begin with a number; write for example 98% or 2.39",
         ),
         (
             r#"id = "X-1""#,

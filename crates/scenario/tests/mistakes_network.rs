@@ -800,7 +800,15 @@ stop = 5
             r#"address = "10.0.1.1/24"
 clock_offset = "1ms"
 "#,
-            r#"f.toml:4:1: "clock_offset" is not supported yet; supported in a host: address, mtu, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gro, start, stop"#,
+            r#"f.toml:4:1: "clock_offset" is not supported yet; supported in a host: address, mtu, kernel, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gro, start, stop"#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+kernel = "2.6.32"
+"#,
+            r#"f.toml:4:10: no kernel "2.6.32" is simulated; the simulator has 2.4 and all from 5.0 on: write for example "2.4" or "6.1""#,
         ),
         (
             r#"address = "10.0.1.1/24"

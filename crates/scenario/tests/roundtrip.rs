@@ -83,6 +83,7 @@ const NETWORK: &str = r#"
     gateway = ["10.0.1.9", "fd01::9"]
     routes = [{ to = "10.77.0.0/16", via = "10.0.1.8" }, { to = "default", via = "10.9.0.8" }]
     nic = { tx_queue = "100p", gro = 8 }
+    kernel = "2.4.20"
     tso = false
     start = "ping -c1 10.0.2.1 \"x\" \n true"
     stop = "true"
@@ -157,6 +158,7 @@ fn every_key_of_the_network() {
     let scenario = file.resolve(None, &[]).unwrap();
     assert_eq!(reparsed(&scenario), scenario);
     let h1 = &scenario.hosts[0];
+    assert_eq!(h1.kernel, Some((2, 4)));
     assert_eq!((h1.nic.tx_queue, h1.nic.gso, h1.nic.gro), (Some(100), Some(Bytes(1500)), Some(8)));
     assert_eq!(h1.routes.len(), 4, "two gateways and two routes: {:?}", h1.routes);
     let trunk = &scenario.links[3];

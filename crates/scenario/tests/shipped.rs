@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods)] // a test may read the files it is about
 
 use net::QueueLimit;
-use scenario::{Hop, Kind, Metric, Ping, ScenarioFile};
+use scenario::{Figure, Hop, Kind, Metric, Ping, ScenarioFile};
 use units::{BitRate, Bytes, Time};
 
 fn shipped(name: &str) -> ScenarioFile {
@@ -45,12 +45,12 @@ fn lab8() {
 
     let [default, tuned] = file.published() else { panic!("{:?}", file.published()) };
     assert_eq!((default.id.as_str(), default.variant.as_deref()), ("L8-default", Some("default")));
-    assert_eq!((default.flow.as_str(), default.metric), ("bulk", Metric::Goodput));
-    assert_eq!((default.value, default.tolerance, default.metric.unit()), (3e9, 0.15, "bit/s"));
+    assert_eq!(default.figure, Figure::Flow { flow: "bulk".into(), metric: Metric::Goodput });
+    assert_eq!((default.value, default.tolerance, default.unit()), (Some(3e9), 0.15, "bit/s"));
     assert_eq!(default.metric_path(), "flows.bulk.goodput");
     assert!(default.holds_on("6.1.0-18-amd64") && !default.holds_on("6.18.5"));
     assert!(default.why.as_deref().unwrap().contains("scaling_ratio"));
-    assert_eq!((tuned.value, tuned.tolerance, &tuned.holds_for_kernel), (1e10, 0.1, &None));
+    assert_eq!((tuned.value, tuned.tolerance, &tuned.holds_for_kernel), (Some(1e10), 0.1, &None));
     assert!(tuned.holds_on("6.18.5"));
 }
 
@@ -73,8 +73,9 @@ fn lab8_ping() {
     let ping = Ping { interval: Time::from_millis(200), count: Some(20), payload: Bytes(56) };
     assert_eq!(scenario.flows[0].kind, Kind::Ping(ping));
     let [median, first] = file.published() else { panic!("{:?}", file.published()) };
-    assert_eq!((median.metric, median.value, median.metric.unit()), (Metric::MedianRtt, 0.0201, "s"));
-    assert_eq!((first.metric, first.value, first.tolerance), (Metric::FirstRtt, 0.041132, 0.1));
+    let of = |metric| Figure::Flow { flow: "ping".into(), metric };
+    assert_eq!((&median.figure, median.value, median.unit()), (&of(Metric::MedianRtt), Some(0.0201), "s"));
+    assert_eq!((&first.figure, first.value, first.tolerance), (&of(Metric::FirstRtt), Some(0.041132), 0.1));
 }
 
 #[test]

@@ -46,6 +46,9 @@ pub struct RunSummary {
     pub engine: String,
     /// The variant's name; `null` where the scenario has none.
     pub variant: Option<String>,
+    /// The kernel that was simulated, where it is not the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
     /// Swept fields and their values.
     #[serde(default)]
     pub sweep: BTreeMap<String, String>,
@@ -127,6 +130,9 @@ pub struct FlowSummary {
     /// Of a ping flow: echo requests not answered.
     #[serde(default)]
     pub pings_lost: Option<u64>,
+    /// From the first retransmission until the window was what it had been, seconds; `null` where it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery_s: Option<f64>,
     /// Largest congestion window, payload bytes.
     pub max_cwnd_bytes: Option<u64>,
     /// Mean over time of the congestion window, payload bytes.
@@ -330,8 +336,11 @@ pub struct PublishedResult {
     /// The variant it belongs to.
     #[serde(default)]
     pub variant: Option<String>,
-    /// The published figure, in `unit`.
-    pub published: f64,
+    /// The published figure, in `unit`; `null` where the source gives none.
+    pub published: Option<f64>,
+    /// Where it is a bound: `below` or `above`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
     /// `bit/s`, `s`, `B` or `1`.
     pub unit: String,
     /// Relative tolerance within which ours agrees.
@@ -347,6 +356,9 @@ pub struct PublishedResult {
     pub model_published_kernel: Option<f64>,
     /// How ours compares.
     pub verdict: PublishedVerdict,
+    /// Where the source contradicts itself: how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contradiction: Option<String>,
     /// Why it differs, where that is known.
     pub why: Option<String>,
 }
@@ -359,6 +371,10 @@ pub enum PublishedVerdict {
     Within,
     /// Outside it, and expected to be on this machine (`why` says so): no failure.
     Differs,
+    /// Outside it, where the source contradicts itself (`contradiction` says how): no failure.
+    Contradicted,
+    /// The source gives no figure to compare with.
+    NoFigure,
     /// Outside it: a failure.
     Missed,
     /// Outside it, in a run that is not to be trusted: no proof either way.

@@ -163,9 +163,12 @@ pub struct FitFigure {
     pub unit: String,
     /// The published figure.
     pub published: f64,
+    /// Where it is a bound: `below` or `above`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
     /// Ours; `null` where the run has none.
     pub ours: Option<f64>,
-    /// Ours over the published one, less 1.
+    /// Ours over the published one, less 1; 0 within a bound.
     pub residual: Option<f64>,
 }
 

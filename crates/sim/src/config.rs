@@ -1,6 +1,7 @@
 //! From a scenario's host and flow to the settings of one end of a connection.
 //!
-//! Settings of a host that do not shape TCP are left alone; those that do and cannot be read are errors.
+//! Settings of a host that do not shape TCP, or that its kernel did not have, are left alone; those that do and cannot be
+//! read are errors.
 
 use scenario::{Host, Tcp};
 use tcp::{Config, Profile};
@@ -10,17 +11,12 @@ use crate::{Error, Machine, Side};
 /// The settings of one end of a flow.
 pub(crate) fn config(machine: &Machine, host: &Host, tcp: &Tcp, side: Side) -> Result<Config, Error> {
     let mut config = Config {
-        profile: Profile::Linux6 { kernel: machine.kernel },
-        hz: machine.hz,
         mtu: host.mtu,
-        rmem: machine.rmem,
-        wmem: machine.wmem,
-        rmem_max: machine.rmem_max,
-        wmem_max: machine.wmem_max,
         user_mss: tcp.mss.map(|mss| u16::try_from(mss).unwrap_or(u16::MAX)),
-        ..Config::default()
+        ..kernel_config(machine, host)
     };
-    for (name, value) in &host.sysctl {
+    let old = config.profile == Profile::Linux24;
+    for (name, value) in host.sysctl.iter().filter(|(name, _)| !old || SYSCTLS_24.contains(&name.as_str())) {
         set(&mut config, name, value).map_err(|expected| Error::Sysctl {
             host: host.name.clone(),
             name: name.clone(),
@@ -41,7 +37,7 @@ pub(crate) fn config(machine: &Machine, host: &Host, tcp: &Tcp, side: Side) -> R
             config.rmem_max = config.rmem_max.max(config.rcvbuf.unwrap_or(0));
         }
     }
-    if let Some(gso) = host.nic.gso {
+    if let Some(gso) = host.nic.gso.filter(|_| !old) {
         // Room for one segment alone: no super-packets, whatever their size.
         match gso.0 < 2 * u64::from(host.mtu) {
             true => config.gso_max_segs = 1,
@@ -50,6 +46,40 @@ pub(crate) fn config(machine: &Machine, host: &Host, tcp: &Tcp, side: Side) -> R
     }
     Ok(config)
 }
+
+/// What a host has before its own settings: a kernel of today those of the machine, Linux 2.4 those it came with.
+fn kernel_config(machine: &Machine, host: &Host) -> Config {
+    let kernel = machine.kernel_of(host);
+    match Profile::of_kernel(kernel.0, kernel.1) {
+        Some(Profile::Linux24) => Config::linux24(),
+        _ => Config {
+            profile: Profile::Linux6 { kernel },
+            hz: machine.hz,
+            rmem: machine.rmem,
+            wmem: machine.wmem,
+            rmem_max: machine.rmem_max,
+            wmem_max: machine.wmem_max,
+            ..Config::default()
+        },
+    }
+}
+
+/// The settings of these that Linux 2.4 knew.
+const SYSCTLS_24: [&str; 13] = [
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_adv_win_scale",
+    "net.ipv4.tcp_app_win",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_dsack",
+    "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_reordering",
+    "net.ipv4.tcp_syn_retries",
+];
 
 /// What is wrong with a value.
 type Expected = &'static str;

@@ -11,6 +11,7 @@ use units::Time;
 use crate::{
     Controllers, Error, Machine, Side,
     addresses::{Addresses, addresses},
+    device::Devices,
     packet::{Body, Echo, SimPacket},
     ping::Ping,
     transfer::{Plan, Transfer},
@@ -66,7 +67,8 @@ impl<'a> Engine<'a> {
             flows.push(Flow { addresses, traffic: Traffic::None, over: false });
             wakes.arm(SLOTS * index + APPLICATION, Some(flow.start));
         }
-        let wire = Wire::new(network, machine.segmentation);
+        let devices = Devices::new(scenario, stations.iter().map(|station| station.node));
+        let wire = Wire::new(network, devices, machine.segmentation);
         Ok(Engine { scenario, machine, controllers, wire, flows, wakes, now: Time(0) })
     }
 
@@ -107,6 +109,9 @@ impl<'a> Engine<'a> {
 
     #[inline]
     fn take_arrived(&mut self) {
+        while let Some(to) = self.wire.next_left() {
+            self.go_on(to);
+        }
         while let Some(packet) = self.wire.receive(self.now) {
             self.take(packet);
         }
@@ -133,6 +138,18 @@ impl<'a> Engine<'a> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A packet to number `to` has left its host: the end that sent it may have waited for that.
+    fn go_on(&mut self, to: u32) {
+        let index = to as usize / 2;
+        let side = if to.is_multiple_of(2) { Side::Receiver } else { Side::Sender };
+        let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.over) else { return };
+        if let Traffic::Tcp(transfer) = &mut flow.traffic
+            && transfer.go_on(side, self.now, &mut self.wire)
+        {
+            self.follow_up(index, side);
         }
     }
 

@@ -7,6 +7,7 @@
 mod addresses;
 mod application;
 mod config;
+mod device;
 mod engine;
 mod error;
 mod machine;

@@ -1,5 +1,8 @@
 //! What all hosts of a simulation share: the kernel whose behaviour they have, and what they inherit from their machine.
 
+use scenario::Host;
+use tcp::Profile;
+
 /// Where super-packets are split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Segmentation {
@@ -13,7 +16,7 @@ pub enum Segmentation {
 /// Settings that a scenario leaves to the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Major and minor version of the simulated Linux.
+    /// Major and minor version of the Linux that hosts have which name none: 2.4, or from 5.0 on.
     pub kernel: (u8, u8),
     /// Timer ticks a second.
     pub hz: u32,
@@ -27,6 +30,21 @@ pub struct Machine {
     pub wmem_max: u32,
     /// Where super-packets are split.
     pub segmentation: Segmentation,
+}
+
+impl Machine {
+    /// Major and minor version of the Linux that a host has.
+    pub fn kernel_of(&self, host: &Host) -> (u8, u8) {
+        host.kernel.unwrap_or(self.kernel)
+    }
+
+    /// Timer ticks a second of a host: 100 in Linux 2.4.
+    pub fn hz_of(&self, host: &Host) -> u32 {
+        match Profile::of_kernel(self.kernel_of(host).0, self.kernel_of(host).1) {
+            Some(Profile::Linux24) => tcp::Config::linux24().hz,
+            _ => self.hz,
+        }
+    }
 }
 
 impl Default for Machine {

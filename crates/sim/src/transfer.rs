@@ -61,7 +61,12 @@ impl Transfer {
         };
         let (own, peer) = (make(Side::Sender)?, make(Side::Receiver)?);
         let timestamps = own.timestamps && peer.timestamps;
-        let gro = hosts.map(|host| host.nic.gro.unwrap_or(u32::MAX).max(1));
+        // Linux 2.4 joins nothing.
+        let most = |host: &scenario::Host| match machine.kernel_of(host) < (2, 6) {
+            true => 1,
+            false => host.nic.gro.unwrap_or(u32::MAX).max(1),
+        };
+        let gro = hosts.map(most);
         let mut sender = Endpoint::connect(own, sender, now.0);
         sender.keep_events(true);
         Ok(Transfer {
@@ -97,6 +102,7 @@ impl Transfer {
 
     #[inline]
     fn take_one(&mut self, side: Side, segment: Segment, now: Time, wire: &mut Wire) {
+        self.tell_room(side, now, wire);
         self.end(side).on_segment(now.0, segment);
         self.send(side, now, wire);
         if side == Side::Sender && self.started.is_none() && self.sender.state() != State::SynSent {
@@ -106,13 +112,38 @@ impl Transfer {
 
     /// A timer of one end has run out.
     pub(crate) fn on_timer(&mut self, side: Side, now: Time, wire: &mut Wire) {
+        self.tell_room(side, now, wire);
         self.end(side).on_timer(now.0);
         self.send(side, now, wire);
+    }
+
+    /// A packet of one end has left its device's queue. Tells whether that end had waited for it.
+    pub(crate) fn go_on(&mut self, side: Side, now: Time, wire: &mut Wire) -> bool {
+        if !self.end(side).waits_for_device() {
+            return false;
+        }
+        self.tell_room(side, now, wire);
+        self.end(side).on_device_sent(now.0);
+        self.send(side, now, wire);
+        true
+    }
+
+    /// One end hears how much room its device's queue has, where there is one.
+    #[inline]
+    fn tell_room(&mut self, side: Side, now: Time, wire: &mut Wire) {
+        let (route, to) = match side {
+            Side::Sender => (self.there, self.number + Side::Receiver as u32),
+            Side::Receiver => (self.back, self.number + Side::Sender as u32),
+        };
+        if let Some(room) = wire.room(&route, to, now) {
+            self.end(side).set_device_queue(room.packets, room.own_packets, room.own_bytes);
+        }
     }
 
     /// The application of one end does what it may; gives when it wants to work again by itself.
     #[inline]
     pub(crate) fn work(&mut self, side: Side, now: Time, wire: &mut Wire) -> Option<Time> {
+        self.tell_room(side, now, wire);
         let (worked, wake) = match side {
             Side::Sender if self.started.is_none() => return None,
             Side::Sender => self.writer.work(&mut self.sender, now),

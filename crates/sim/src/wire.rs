@@ -8,6 +8,7 @@ use units::Time;
 use crate::{
     Segmentation,
     addresses::Route,
+    device::{Devices, Room},
     neighbours::{Neighbours, QUESTION_BYTES},
     packet::{Body, Neighbour, SimPacket},
 };
@@ -17,6 +18,9 @@ pub(crate) struct Wire {
     pub(crate) network: Network<SimPacket>,
     pub(crate) arrived: Arrived,
     neighbours: Neighbours,
+    devices: Devices,
+    /// Numbers that packets had which have left a device's queue and were not looked at yet.
+    left: VecDeque<u32>,
     segmentation: Segmentation,
 }
 
@@ -33,16 +37,18 @@ impl Sink<SimPacket> for Arrived {
 }
 
 impl Wire {
-    pub(crate) fn new(network: Network<SimPacket>, segmentation: Segmentation) -> Self {
+    pub(crate) fn new(network: Network<SimPacket>, devices: Devices, segmentation: Segmentation) -> Self {
         let neighbours = Neighbours::new(network.stations() as usize);
-        Wire { network, arrived: Arrived::default(), neighbours, segmentation }
+        let (arrived, left) = (Arrived::default(), VecDeque::new());
+        Wire { network, arrived, neighbours, devices, left, segmentation }
     }
 
     /// When something next happens by itself.
     #[inline]
     pub(crate) fn next(&self) -> Time {
         let network = self.network.next_wake().unwrap_or(Time(u64::MAX));
-        self.neighbours.next().map_or(network, |again| again.min(network))
+        let others = self.neighbours.next().into_iter().chain(self.devices.next());
+        others.fold(network, Time::min)
     }
 
     /// Does what is due.
@@ -52,6 +58,37 @@ impl Wire {
         while let Some((asker, asked)) = self.neighbours.due(now) {
             self.ask(asker, asked, now);
         }
+        while let Some(station) = self.devices.due(now) {
+            self.drain(station, now);
+        }
+    }
+
+    /// A device passes on what its link takes: one packet, or all where the link has no rate.
+    fn drain(&mut self, station: u32, now: Time) {
+        while let Some(device) = self.devices.at(station).filter(|device| !device.is_empty()) {
+            let busy = self.network.busy(station, now);
+            if busy.0 > 0 {
+                device.next = Some(Time(now.0 + busy.0));
+                return;
+            }
+            let Some((route, packet)) = device.pop() else { return };
+            self.left.push_back(packet.to);
+            self.send_one(&route, now, packet);
+        }
+    }
+
+    /// What the sender of packets to number `to` should know of its device's queue; none where there is no queue.
+    #[inline]
+    pub(crate) fn room(&mut self, route: &Route, to: u32, now: Time) -> Option<Room> {
+        let device = self.devices.at(route.from)?;
+        let is_free = device.is_empty() && self.network.busy(route.from, now).0 == 0;
+        Some(device.room(to, is_free))
+    }
+
+    /// The number of a packet that has left its device's queue.
+    #[inline]
+    pub(crate) fn next_left(&mut self) -> Option<u32> {
+        self.left.pop_front()
     }
 
     /// A host sends.
@@ -60,7 +97,18 @@ impl Wire {
         if self.segmentation == Segmentation::Host {
             while packet.segments() > 1 {
                 let rest = packet.split_off(1);
-                self.send_one(route, now, std::mem::replace(&mut packet, rest));
+                self.send_through_device(route, now, std::mem::replace(&mut packet, rest));
+            }
+        }
+        self.send_through_device(route, now, packet);
+    }
+
+    #[inline]
+    fn send_through_device(&mut self, route: &Route, now: Time, packet: SimPacket) {
+        if let Some(device) = self.devices.at(route.from) {
+            let busy = self.network.busy(route.from, now);
+            if busy.0 > 0 || !device.is_empty() {
+                return device.push(route, packet, now, busy);
             }
         }
         self.send_one(route, now, packet);

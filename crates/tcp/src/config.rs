@@ -3,9 +3,10 @@
 /// Whose behaviour the endpoint has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// Linux 6: `kernel` is major and minor version. What changed within: the share of the receive buffer that is
-    /// offered as
-    /// window (6.6), and details of recovery.
+    /// Linux 2.4.20 (2002), as `behaviour.rs` describes it.
+    Linux24,
+    /// Linux 6: `kernel` is major and minor version, from 5.0 on. What changed within: the share of the receive buffer
+    /// that is offered as window (6.6), and details of recovery.
     Linux6 {
         /// Major and minor version.
         kernel: (u8, u8),
@@ -13,10 +14,21 @@ pub enum Profile {
 }
 
 impl Profile {
+    /// The profile of a kernel's version; none for the series between 2.4 and 5.0 and before, whose TCP is neither.
+    pub fn of_kernel(major: u8, minor: u8) -> Option<Profile> {
+        match (major, minor) {
+            (2, 4) => Some(Profile::Linux24),
+            (5.., _) => Some(Profile::Linux6 { kernel: (major, minor) }),
+            _ => None,
+        }
+    }
+
     /// Whether the kernel is this version or newer.
     pub fn at_least(self, major: u8, minor: u8) -> bool {
-        let Profile::Linux6 { kernel } = self;
-        kernel >= (major, minor)
+        match self {
+            Profile::Linux24 => (2, 4) >= (major, minor),
+            Profile::Linux6 { kernel } => kernel >= (major, minor),
+        }
     }
 }
 
@@ -187,6 +199,34 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Linux 2.4 with HZ 100 on Ethernet, with the sysctls that it began with. SO_SNDBUF and SO_RCVBUF reach twice 64 KiB.
+    ///
+    /// Source: net/ipv4/tcp.c (`tcp_init`, a machine of 128 MB and more), net/ipv4/sysctl_net_ipv4.c, net/core/sock.c of
+    /// Linux 2.4.20. What it does not have is set to nothing.
+    pub fn linux24() -> Config {
+        Config {
+            profile: Profile::Linux24,
+            hz: 100,
+            rmem: [4096, 87_380, 174_760],
+            wmem: [4096, 16_384, 131_072],
+            rmem_max: 65_535,
+            wmem_max: 65_535,
+            moderate_rcvbuf: false,
+            adv_win_scale: 2,
+            ecn: 0,
+            recovery: 0,
+            early_retrans: 0,
+            frto: 0,
+            max_reordering: 127,
+            min_tso_segs: 1,
+            gso_max_segs: 1,
+            comp_sack_nr: 0,
+            syn_retries: 5,
+            packet_memory: crate::PacketMemory::FrameSized,
+            ..Config::default()
+        }
+    }
+
     /// One jiffy, us.
     pub fn jiffy_us(&self) -> u64 {
         1_000_000 / u64::from(self.hz.max(1))

@@ -6,6 +6,7 @@
 //! The order of things is that of `tcp_rcv_established` (net/ipv4/tcp_input.c). Departures:
 //! 1. TIME-WAIT does not end, and there are no keepalives.
 
+use crate::behaviour::Behaviour;
 use crate::transmit::{CLOCK_START_NS, Transmit};
 use crate::{
     AckAction, AckFields, CaEvent, Config, CongestionControl, Event, Flags, Receiver, Segment, TcpSock,
@@ -47,6 +48,7 @@ pub struct Endpoint {
     pub sk: TcpSock,
     pub(crate) cc: Box<dyn CongestionControl>,
     pub(crate) config: Config,
+    pub(crate) behaviour: Behaviour,
     pub(crate) state: State,
     pub(crate) receiver: Receiver,
     pub(crate) tx: Transmit,
@@ -74,11 +76,13 @@ impl Endpoint {
     fn new(config: Config, cc: Box<dyn CongestionControl>, state: State) -> Endpoint {
         let mut sk = TcpSock::default();
         let receiver = Receiver::new(&config, config.packet_memory, &mut sk);
+        let behaviour = Behaviour::of(&config);
         let tx = Transmit::new(&config);
         let mut endpoint = Endpoint {
             sk,
             cc,
             config,
+            behaviour,
             state,
             receiver,
             tx,
@@ -98,6 +102,14 @@ impl Endpoint {
 
     pub(crate) fn clock(&self) -> u64 {
         self.sk.tcp_clock_cache
+    }
+
+    /// A time of the endpoint's clock, ns, as its timestamps carry it, ms.
+    #[inline]
+    pub(crate) fn timestamp(&self, clock_ns: u64) -> u32 {
+        let step = self.behaviour.timestamp_step_ms;
+        let ms = timestamp_ms(clock_ns);
+        if step == 1 { ms } else { ms - ms % step }
     }
 
     pub(crate) fn set_state(&mut self, state: State) {
@@ -190,7 +202,7 @@ impl Endpoint {
             ack: fields.ack,
             window: fields.window,
             flags,
-            tsval: timestamp_ms(self.clock()),
+            tsval: self.timestamp(self.clock()),
             tsecr: fields.tsecr,
             sack: fields.sack.map(Box::new),
             ..Segment::default()
@@ -199,7 +211,7 @@ impl Endpoint {
 
     /// An ACK without data.
     pub(crate) fn emit_bare(&mut self, seq: u32) {
-        let tsval = timestamp_ms(self.clock());
+        let tsval = self.timestamp(self.clock());
         self.emit(Segment { seq, flags: Flags::ACK, tsval, ..Segment::default() });
     }
 

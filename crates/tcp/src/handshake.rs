@@ -3,9 +3,7 @@
 //! Departures:
 //! 1. The answering end is a whole socket from the SYN on; there are no request sockets, cookies or simultaneous opens.
 
-use crate::{
-    Agreed, Endpoint, Event, Flags, InitialWindow, NEEDS_ECN, Segment, State, SynOptions, timestamp_ms,
-};
+use crate::{Agreed, Endpoint, Event, Flags, InitialWindow, NEEDS_ECN, Segment, State, SynOptions};
 
 /// TCP_ECN_OK.
 const ECN_OK: u8 = 1;
@@ -18,7 +16,7 @@ impl Endpoint {
     pub(crate) fn init_sock(&mut self) {
         let config = &self.config;
         let sk = &mut self.sk;
-        sk.icsk_rto = config.hz;
+        sk.icsk_rto = self.behaviour.first_timeout_s * config.hz;
         sk.icsk_rto_min = config.ms_to_jiffies(config.rto_min_ms.unwrap_or(RTO_MIN_MS));
         sk.reordering = config.reordering;
         sk.snd_cwnd_clamp = config.cwnd_clamp.unwrap_or(u32::MAX);
@@ -82,7 +80,7 @@ impl Endpoint {
         let segment = Segment {
             seq: sk.snd_una,
             ack: if answer { sk.rcv_nxt } else { 0 },
-            tsval: timestamp_ms(sk.tcp_clock_cache),
+            tsval: self.timestamp(sk.tcp_clock_cache),
             tsecr: if answer { sk.rx_opt.rcv_tsval } else { 0 },
             window: sk.rcv_wnd.min(u32::from(u16::MAX)) as u16,
             flags,

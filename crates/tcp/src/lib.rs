@@ -1,10 +1,11 @@
-//! A TCP endpoint that does as Linux does, the interface of congestion controls, and a driver of controllers for tests.
+//! A TCP endpoint that does as Linux does (6, or 2.4: see `behaviour.rs`), the interface of congestion controls, and a driver of controllers for tests.
 //!
 //! [`Endpoint`] is one end of a connection: `receive/` its receiving half, `transmit/` its sending half. A controller
 //! (crate `cc` makes them of C files) is called through [`CongestionControl`] with a [`TcpSock`], whose layout is that of
 //! `struct tcp_sock` in `crates/cc/shim/vmlinux.h`. [`rounds`] drives a controller alone with synthetic ACKs, losses
 //! and marks over a small path, round by round. No I/O, no clock: time is an argument.
 
+mod behaviour;
 mod config;
 mod congestion;
 mod endpoint;

@@ -59,6 +59,7 @@ pub fn summarize(
     summary.mss_bytes = unsigned(largest(|r| r.snd_mss_bytes));
     summary.max_cwnd_bytes = unsigned(largest(|r| Some(r.snd_cwnd_segs? * r.snd_mss_bytes?)));
     summary.mean_cwnd_bytes = mean_cwnd(&own);
+    summary.recovery_s = recovery(&own);
     summary.max_rcv_wnd_bytes = unsigned(largest(|r| r.rcv_wnd_bytes.or(r.snd_wnd_bytes)));
     summary.window_share = window_share(&own);
 
@@ -101,6 +102,22 @@ fn mean_cwnd(rows: &[&FlowSample]) -> Option<u64> {
     let held: f64 = windows.windows(2).map(|pair| pair[0].1 * (pair[1].0 - pair[0].0) as f64).sum();
     let span = (last.0 - first.0) as f64;
     Some(if span > 0.0 { held / span } else { last.1 }.round() as u64)
+}
+
+/// Seconds from the first retransmission until the window in use, the smaller of the sender's and the peer's, was again
+/// what it had been.
+fn recovery(rows: &[&FlowSample]) -> Option<f64> {
+    let window = |row: &FlowSample| {
+        let own = row.snd_cwnd_segs? * row.snd_mss_bytes?;
+        Some(row.snd_wnd_bytes.map_or(own, |peer| own.min(peer)))
+    };
+    let lost = rows.iter().position(|r| r.total_retrans_segs.is_some_and(|n| n > 0))?;
+    let before = window(rows[lost.checked_sub(1)?])?;
+    // The sample that shows the retransmission may come before the one that shows the smaller window.
+    let after = &rows[lost..];
+    let fell = after.iter().position(|r| window(r).is_some_and(|w| w < before))?;
+    let back = after[fell..].iter().find(|r| window(r).is_some_and(|w| w >= before))?;
+    Some((back.time_us - rows[lost].time_us) as f64 * 1e-6)
 }
 
 /// Application bytes received over time, as bits, from the goodput of each interval.
@@ -206,6 +223,26 @@ mod tests {
         assert_eq!(summary.window_share, Some(0.5));
         assert_eq!(summary.min_rtt_us, Some(9_900.0));
         assert!(!summary.evidence.is_empty());
+    }
+
+    #[test]
+    fn recovery_is_from_the_first_loss_to_the_window_before_it() {
+        let window = |i: i64| if i < 100 { 900 } else { (400 + i).min(2_000) };
+        let sample = |i: i64| FlowSample {
+            snd_cwnd_segs: Some(window(i)),
+            total_retrans_segs: Some(i64::from(i >= 100)),
+            ..row(i, Cause::Loss)
+        };
+        let rows: Vec<FlowSample> = (0..1_000).map(sample).collect();
+        let of = |rows: &[FlowSample]| recovery(&rows.iter().collect::<Vec<_>>());
+        // 500 segments more, one a sample.
+        assert_eq!(of(&rows), Some(4.0));
+        assert_eq!(of(&rows[..450]), None, "not back yet");
+        assert_eq!(of(&rows[..100]), None, "no loss");
+        // A peer's window below both is in use all the time.
+        let held: Vec<FlowSample> =
+            rows.iter().map(|r| FlowSample { snd_wnd_bytes: Some(300_000), ..r.clone() }).collect();
+        assert_eq!(of(&held), None);
     }
 
     #[test]

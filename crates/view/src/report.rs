@@ -32,16 +32,8 @@ pub struct ReportExtra {
 
 /// The report on `summary`. `runs` are the records with series: those of the summary's runs that have one.
 pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> String {
-    let mut page = String::new();
     let title = escape(if summary.title.is_empty() { &summary.scenario } else { &summary.title });
-    let _ = write!(
-        page,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} \u{b7} longfat</title>\n\
-         <style>\n{}{PAGE_CSS}</style>\n</head>\n<body>\n<main>\n",
-        plot_css()
-    );
+    let mut page = page_head(&title);
     header(&mut page, summary, &title, extra);
     let shown = shown_runs(summary);
     let labels = run_labels(&shown);
@@ -95,6 +87,30 @@ pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> Str
     page
 }
 
+/// One scenario among several in a page: its tables and pictures.
+pub fn scenario_section(summary: &Summary, runs: &[LoadedRun]) -> String {
+    let mut out = String::new();
+    let title = escape(if summary.title.is_empty() { &summary.scenario } else { &summary.title });
+    let shown = shown_runs(summary);
+    let labels = run_labels(&shown);
+    let _ = write!(out, "<h2>{title} <span class=\"engine\">{}</span></h2>\n", escape(&summary.scenario));
+    out.push_str(&untrusted_boxes(&shown, &labels));
+    section(&mut out, "Published and measured", "", &published_table(&summary.published));
+    if shown.iter().any(|run| run.engine != "model") {
+        section(&mut out, "What limited each flow", "", &verdict_bars(&shown, &labels));
+        section(&mut out, "Flows in figures", "", &flow_table(&shown, &labels));
+        section(&mut out, "Links", "", &link_table(&shown, &labels));
+    }
+    let drawn: Vec<&LoadedRun> = runs.iter().filter(|run| !run.flows.is_empty()).collect();
+    for few in drawn.chunks(COMPARED_MAX) {
+        let places = few.iter().enumerate();
+        let published =
+            places.flat_map(|(place, run)| references(&summary.published, &run.run, Some(place))).collect();
+        section(&mut out, "Over time", "", &picture(few, &["goodput", "cwnd", "rtt"], published));
+    }
+    out
+}
+
 fn header(page: &mut String, summary: &Summary, title: &str, extra: &ReportExtra) {
     let host = &summary.host;
     let engines: BTreeSet<&str> = summary.runs.iter().map(|run| run.engine.as_str()).collect();
@@ -118,8 +134,19 @@ fn header(page: &mut String, summary: &Summary, title: &str, extra: &ReportExtra
     page.push_str("</header>\n");
 }
 
+/// A page up to its header; `title` is escaped.
+pub(crate) fn page_head(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} \u{b7} longfat</title>\n\
+         <style>\n{}{PAGE_CSS}</style>\n</head>\n<body>\n<main>\n",
+        plot_css()
+    )
+}
+
 /// A section with a heading and a caption; nothing where it has no content.
-fn section(page: &mut String, heading: &str, caption: &str, content: &str) {
+pub(crate) fn section(page: &mut String, heading: &str, caption: &str, content: &str) {
     if content.is_empty() {
         return;
     }
@@ -182,10 +209,10 @@ fn references(published: &[PublishedResult], run: &RunSummary, place: Option<usi
         .iter()
         .filter(|result| result.unit == "bit/s" && result.metric.ends_with("goodput"))
         .filter(|result| result.variant.is_none() || result.variant == run.variant)
-        .map(|result| {
+        .filter_map(|result| {
             let variant = run.variant.as_ref().filter(|_| place.is_some());
             let label = variant.map_or("published".to_owned(), |name| format!("published ({name})"));
-            Reference { label, value_bps: result.published, run: place }
+            Some(Reference { label, value_bps: result.published?, run: place })
         })
         .collect()
 }

@@ -152,15 +152,19 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
             escape(&result.id),
             escape(&result.metric)
         ));
-        let tolerance = format!("<br><small>\u{b1} {}</small>", number::share(result.tolerance));
-        table.number(&(escape(&words::figure(result.published, &result.unit)) + &tolerance));
+        let tolerance = match (result.published, &result.bound) {
+            (Some(_), None) => format!("<br><small>\u{b1} {}</small>", number::share(result.tolerance)),
+            _ => String::new(),
+        };
+        table.number(&(escape(&words::published(result)) + &tolerance));
         for (_, get) in &columns {
             let figure =
                 get(result).map_or("\u{2013}".to_owned(), |value| words::figure(value, &result.unit));
             table.number(&escape(&figure));
         }
         table.cell(&chip(result.verdict));
-        table.classed("why", &escape(result.why.as_deref().unwrap_or_default()));
+        let why = [&result.contradiction, &result.why].into_iter().flatten().map(|text| escape(text));
+        table.classed("why", &why.collect::<Vec<_>>().join("<br>"));
         table.end_row();
     }
     table.finish()
@@ -169,9 +173,9 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
 fn chip(verdict: PublishedVerdict) -> String {
     let class = match verdict {
         PublishedVerdict::Within => "within",
-        PublishedVerdict::Differs => "differs",
+        PublishedVerdict::Differs | PublishedVerdict::Contradicted => "differs",
         PublishedVerdict::Missed => "missed",
-        PublishedVerdict::Untrusted | PublishedVerdict::NotRun => "none",
+        PublishedVerdict::Untrusted | PublishedVerdict::NotRun | PublishedVerdict::NoFigure => "none",
     };
     format!("<span class=\"chip {class}\">{}</span>", words::verdict(verdict))
 }

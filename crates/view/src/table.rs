@@ -5,6 +5,7 @@ use schema::{Cause, FlowSummary, PublishedResult, RunSummary};
 
 use crate::compare::{Comparison, MetricComparison};
 use crate::label::{CcNames, fairness, run_labels};
+use crate::reproduction::{Reproduced, ReproducedFigure};
 use crate::{number, words};
 
 /// How a figure is printed.
@@ -126,7 +127,7 @@ pub fn published(results: &[PublishedResult]) -> String {
         let figure = |value: Option<f64>| or_unknown(value, |v| words::figure(v, &result.unit));
         rows.push(vec![
             result.id.clone(),
-            figure(Some(result.published)),
+            words::published(result),
             figure(result.model),
             figure(result.sim),
             figure(result.lab),
@@ -136,6 +137,9 @@ pub fn published(results: &[PublishedResult]) -> String {
             let model = words::figure(model, &result.unit);
             reasons
                 .push(format!("{}: the model gives {model} for the kernel of the publication\n", result.id));
+        }
+        if let Some(contradiction) = &result.contradiction {
+            reasons.push(format!("{}: the source contradicts itself: {contradiction}\n", result.id));
         }
         if let Some(why) = &result.why {
             reasons.push(format!("{}: {why}\n", result.id));
@@ -150,6 +154,55 @@ pub fn published(results: &[PublishedResult]) -> String {
     let last = rows[0].len() - 1;
     let right: Vec<bool> = (0..=last).map(|column| column != 0 && column != last).collect();
     table(&rows, &right) + &reasons.concat()
+}
+
+/// Published results, each with its figures or with where it is shown; then what the sources contradict and what is to be
+/// known of each.
+pub fn reproduced(results: &[Reproduced]) -> String {
+    let mut rows = vec![texts(["ID", "FIGURE", "PUBLISHED", "MODEL", "SIM", "LAB", "VERDICT"])];
+    let (mut remarks, mut shown): (Vec<String>, Vec<Vec<String>>) = (Vec::new(), Vec::new());
+    for result in results {
+        for ReproducedFigure { scenario, figure } in &result.figures {
+            let of = |value: Option<f64>| or_unknown(value, |v| words::figure(v, &figure.unit));
+            let variant = figure.variant.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+            rows.push(vec![
+                result.id.clone(),
+                format!("{scenario}{variant}: {}", figure.metric),
+                words::published(figure),
+                of(figure.model),
+                of(figure.sim),
+                of(figure.lab),
+                words::verdict(figure.verdict).to_owned(),
+            ]);
+            let contradiction =
+                figure.contradiction.as_ref().map(|text| format!("the source contradicts itself: {text}"));
+            for text in contradiction.iter().chain(&figure.why) {
+                let remark = format!("{}: {text}\n", result.id);
+                if !remarks.contains(&remark) {
+                    remarks.push(remark);
+                }
+            }
+        }
+        if let Some(place) = &result.shown {
+            shown.push(vec![result.id.clone(), result.what.clone(), place.clone()]);
+        } else if result.figures.is_empty() {
+            shown.push(vec![result.id.clone(), result.what.clone(), "not run".into()]);
+        }
+    }
+    let mut out = String::new();
+    if rows.len() > 1 {
+        out.push_str(&table(&rows, &[false, false, true, true, true, true, false]));
+    }
+    if !remarks.is_empty() {
+        out.push('\n');
+        out.push_str(&remarks.concat());
+    }
+    if !shown.is_empty() {
+        shown.insert(0, texts(["ID", "WITHOUT A FIGURE", "SHOWN BY"]));
+        out.push('\n');
+        out.push_str(&table(&shown, &[false, false, false]));
+    }
+    out
 }
 
 /// What limited each TCP flow of each run, in shares of its time after slow start; causes without a share left out.

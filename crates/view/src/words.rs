@@ -1,6 +1,6 @@
 //! Causes and verdicts in words, for readers who are new to them.
 
-use schema::{Cause, PublishedVerdict};
+use schema::{Cause, PublishedResult, PublishedVerdict};
 
 /// A cause's short name, as in legends.
 pub fn cause(cause: Cause) -> &'static str {
@@ -43,9 +43,21 @@ pub fn verdict(verdict: PublishedVerdict) -> &'static str {
     match verdict {
         PublishedVerdict::Within => "within",
         PublishedVerdict::Differs => "differs",
+        PublishedVerdict::Contradicted => "contradicts itself",
+        PublishedVerdict::NoFigure => "no figure given",
         PublishedVerdict::Missed => "missed",
         PublishedVerdict::Untrusted => "not to be trusted",
         PublishedVerdict::NotRun => "not run",
+    }
+}
+
+/// A published figure: a value, or a bound.
+pub fn published(result: &PublishedResult) -> String {
+    let Some(value) = result.published else { return "\u{2013}".to_owned() };
+    let value = figure(value, &result.unit);
+    match &result.bound {
+        Some(bound) => format!("{bound} {value}"),
+        None => value,
     }
 }
 
@@ -55,7 +67,8 @@ pub fn figure(value: f64, unit: &str) -> String {
         "bit/s" => crate::number::rate(value),
         "B" => crate::number::bytes(value),
         "s" => crate::number::seconds(value),
-        "1" => crate::number::share(value),
+        "1" if value <= 1.0 => crate::number::share(value),
+        "1" => crate::number::significant(value, 3),
         other => format!("{} {other}", crate::number::significant(value, 3)),
     }
 }

@@ -4,16 +4,16 @@
 
 use std::error::Error;
 
-use cc::{Source, Values, native::Library};
-use scenario::{Flow, Kind, Scenario, ScenarioFile};
+use cc::{Source, Value, Values, native::Library};
+use scenario::{Cc, CcValue, Flow, Kind, Scenario, ScenarioFile};
 use schema::{Event, FlowSample, LinkSample};
 use sim::{Controllers, Machine, Observer, Outcome, Side};
 use tcp::CongestionControl;
 use units::Time;
 
-/// Congestion controls by name; cubic for receivers and for flows that name none.
+/// Congestion controls by name and parameters; cubic for receivers and for flows that name none.
 #[derive(Default)]
-pub struct Native(Vec<(String, Library)>);
+pub struct Native(Vec<(Cc, Library)>);
 
 impl Controllers for Native {
     fn controller(
@@ -21,15 +21,22 @@ impl Controllers for Native {
         flow: &Flow,
         side: Side,
     ) -> Result<Box<dyn CongestionControl>, Box<dyn Error + Send + Sync>> {
-        let name = match (&flow.kind, side) {
-            (Kind::Tcp(tcp), Side::Sender) => tcp.cc.as_ref().map_or("cubic", |cc| cc.name()),
-            _ => "cubic",
+        let cc = match (&flow.kind, side) {
+            (Kind::Tcp(tcp), Side::Sender) => tcp.cc.clone(),
+            _ => None,
         };
-        if !self.0.iter().any(|(known, _)| known == name) {
-            let source = Source::built_in(name).ok_or(format!("no {name}"))?;
-            self.0.push((name.into(), Library::open(&source, &Values::new())?));
+        let cc = cc.unwrap_or_else(|| Cc::Named("cubic".into()));
+        if !self.0.iter().any(|(known, _)| *known == cc) {
+            let source = Source::built_in(cc.name()).ok_or(format!("no {}", cc.name()))?;
+            let value = |value: &CcValue| match *value {
+                CcValue::Integer(number) => Value::Integer(number),
+                CcValue::Decimal(number) => Value::Decimal(number),
+                CcValue::Boolean(yes) => Value::Bool(yes),
+            };
+            let values: Values = cc.set().iter().map(|(name, v)| (name.clone(), value(v))).collect();
+            self.0.push((cc.clone(), Library::open(&source, &values)?));
         }
-        let found = self.0.iter().find(|(known, _)| known == name).ok_or("gone")?;
+        let found = self.0.iter().find(|(known, _)| *known == cc).ok_or("gone")?;
         let mut controller = found.1.controller(None)?;
         controller.set_seed(1 + side as u64);
         Ok(Box::new(controller))

@@ -11,7 +11,7 @@
 //! 3. A delayed ACK's timer is stopped with its ACK; the kernel lets it run out and then does nothing.
 
 use super::{AckAction, Receiver};
-use crate::TcpSock;
+use crate::{TcpSock, behaviour::TimerWheel};
 
 /// `ICSK_ACK_SCHED`: an ACK is due.
 pub(super) const SCHED: u8 = 1;
@@ -187,7 +187,8 @@ impl Receiver {
         }
         sk.icsk_ack_pending |= SCHED | TIMER;
         // The timer wheel rounds up, so one tick more (`calc_index`, kernel/time/timer.c).
-        let ends = (timeout + 1) * 1_000_000;
+        let rounded = u64::from(self.settings.behaviour.timer_wheel == TimerWheel::Coarse);
+        let ends = (timeout + rounded) * 1_000_000;
         self.delayed = Some(DelayTimer { tick: timeout, at: ends.div_ceil(u64::from(hz)) * 1000 });
         AckAction::Delayed
     }

@@ -17,6 +17,9 @@ const SHARED_INFO: u32 = 320;
 pub(super) const BOOKKEEPING: u32 = SK_BUFF + SHARED_INFO;
 /// A head with room for headers only: kmalloc's 1024 bytes, and `sk_buff`. Observed on Linux 6.1.
 const HEAD: u32 = SK_BUFF + 1024;
+/// Room before a frame (`dev_alloc_skb`, and 2 bytes of alignment) and `sk_buff` of Linux 2.4 on a 32-bit machine.
+const HEADROOM_24: u32 = 18;
+const SK_BUFF_24: u32 = 160;
 /// `MAX_SKB_FRAGS`.
 const MOST_FRAGS: u32 = 17;
 /// Bytes of a page fragment's allocation (`SKB_FRAG_PAGE_ORDER`).
@@ -32,6 +35,8 @@ pub enum PacketMemory {
     Fragments,
     /// A packet that fits into a page in one piece, a longer one in pages of its own: a TAP device.
     OnePiece,
+    /// Each packet in a buffer as large as the frame, never joined with others: a driver and TCP of Linux 2.4.
+    FrameSized,
 }
 
 impl PacketMemory {
@@ -47,6 +52,10 @@ impl PacketMemory {
                 }
                 let truesize = (len + 66).next_multiple_of(4096) + BOOKKEEPING;
                 Packet { len, truesize, frags, in_head: true }
+            }
+            PacketMemory::FrameSized => {
+                let truesize = (len + 66 + HEADROOM_24).next_multiple_of(32) + SK_BUFF_24;
+                Packet { len, truesize, frags: MOST_FRAGS, in_head: true }
             }
         }
     }

@@ -1,11 +1,12 @@
 //! What the receiving half takes from the configuration, and how kernels differ.
 
 use super::window::Share;
-use crate::Config;
+use crate::{Config, behaviour::Behaviour};
 
 /// What matters of [`Config`].
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
+    pub behaviour: Behaviour,
     pub hz: u32,
     pub dsack: bool,
     pub moderate: bool,
@@ -37,6 +38,7 @@ impl Settings {
         let since = |minor| config.profile.at_least(6, minor);
         let asked = config.rcvbuf.map(|bytes| bytes.min(config.rmem_max).saturating_mul(2).max(2304));
         Settings {
+            behaviour: Behaviour::of(config),
             hz: config.hz.max(25),
             dsack: config.dsack,
             moderate: config.moderate_rcvbuf,

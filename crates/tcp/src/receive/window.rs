@@ -10,7 +10,7 @@
 //! 2. `tcp_shrink_window` and `tcp_workaround_signed_windows` are 0.
 
 use super::{Receiver, memory::Packet, settings::Settings};
-use crate::{Config, Segment, TcpSock};
+use crate::{Config, Segment, TcpSock, behaviour::Windows};
 
 /// `TCP_RMEM_TO_WIN_SCALE`: window shares count in 256ths.
 const SHARE_SHIFT: u32 = 8;
@@ -18,6 +18,8 @@ const SHARE_SHIFT: u32 = 8;
 const FIRST_SPACE_SEGS: u32 = 10;
 /// `TCP_MAX_WSCALE` (RFC 7323 section 2.3).
 const MAX_WINDOW_SCALE: u8 = 14;
+/// `MAX_TCP_WINDOW`: a first window that every old stack understands, bytes.
+const MOST_SIGNED: u32 = 32_767;
 /// `SOCK_MIN_RCVBUF / 2`, bytes.
 const LEAST_CLAMP: u32 = (2048 + 256) / 2;
 
@@ -44,6 +46,9 @@ impl InitialWindow {
         if space > mss {
             space -= space % mss.max(1);
         }
+        if settings.behaviour.windows == Windows::Small {
+            return InitialWindow::small(mss, scaling, space, clamp);
+        }
         let mut rcv_wnd = space.min(u32::from(u16::MAX));
         if let Some(segs) = config.initrwnd {
             rcv_wnd = rcv_wnd.min(segs.saturating_mul(mss));
@@ -55,6 +60,24 @@ impl InitialWindow {
         }
         clamp = clamp.min(u32::from(u16::MAX) << scale);
         InitialWindow { rcv_wnd, window_clamp: clamp, scale }
+    }
+
+    /// `tcp_select_initial_window` of Linux 2.4: two to four segments, and a scale for the buffer as it is.
+    fn small(mss: u32, scaling: bool, space: u32, clamp: u32) -> InitialWindow {
+        let mut scale = 0;
+        if scaling {
+            scale = space.max(1).ilog2().saturating_sub(15).min(u32::from(MAX_WINDOW_SCALE)) as u8;
+        }
+        let segs = match mss {
+            ..=1460 => 4,
+            1461..=4380 => 3,
+            _ => 2,
+        };
+        let mut rcv_wnd = space.min(MOST_SIGNED);
+        if mss > 1 << scale {
+            rcv_wnd = rcv_wnd.min(segs * mss);
+        }
+        InitialWindow { rcv_wnd, window_clamp: clamp.min(u32::from(u16::MAX) << scale), scale }
     }
 }
 
@@ -209,7 +232,11 @@ impl Receiver {
     /// `tcp_clamp_window`: the buffer is full.
     pub(super) fn clamp_window(&mut self, sk: &mut TcpSock) {
         sk.icsk_ack_quick = 0;
-        if sk.sk_rcvbuf < self.settings.most_rcvbuf && !self.settings.locked {
+        let may_grow = match self.settings.behaviour.windows {
+            Windows::Large => true,
+            Windows::Small => !self.reorder.is_empty(),
+        };
+        if sk.sk_rcvbuf < self.settings.most_rcvbuf && !self.settings.locked && may_grow {
             sk.sk_rcvbuf = (self.rmem_alloc as i32).min(self.settings.most_rcvbuf);
         }
         if self.rmem_alloc as i32 > sk.sk_rcvbuf {
@@ -234,14 +261,15 @@ impl Receiver {
             }
         }
         free = free.min(i64::from(sk.rcv_ssthresh));
-        if self.window_scale > 0 {
+        let in_segments = self.settings.behaviour.windows == Windows::Small;
+        if self.window_scale > 0 && !in_segments {
             return (free as u32).next_multiple_of(1 << self.window_scale);
         }
         let window = i64::from(sk.rcv_wnd);
         if window <= free - mss || window > free {
             return (free - free % mss) as u32;
         }
-        if mss == full && free > window + (full >> 1) {
+        if !in_segments && mss == full && free > window + (full >> 1) {
             return free as u32;
         }
         window as u32

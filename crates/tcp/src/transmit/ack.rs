@@ -6,6 +6,7 @@
 use super::{flag, recovery::Retransmission};
 use crate::{
     Endpoint, Flags, Operation, RateSample, Segment,
+    behaviour::Growth,
     segment::{after, before},
 };
 
@@ -71,6 +72,7 @@ impl Endpoint {
             }
             return;
         }
+        let in_flight = self.sk.packets_in_flight();
         self.clean_rtx_queue(prior_fack, prior_una, &mut state);
         self.rack_update_reo_wnd(&state.rs);
         if told_late {
@@ -78,6 +80,9 @@ impl Endpoint {
         }
         if self.sk.tlp_high_seq != 0 {
             self.process_tlp_ack(ack, state.flag);
+        }
+        if self.behaviour.growth == Growth::Acks {
+            self.grow_by_ack(ack, in_flight, state.flag);
         }
         if self.is_dubious(state.flag) {
             let not_dup = flag::SND_UNA_ADVANCED | flag::NOT_DUP | flag::DSACKING_ACK;
@@ -179,7 +184,7 @@ impl Endpoint {
 
     /// `tcp_ack_is_dubious`.
     #[inline]
-    fn is_dubious(&self, flag: i32) -> bool {
+    pub(super) fn is_dubious(&self, flag: i32) -> bool {
         flag & flag::NOT_DUP == 0 || flag & flag::CA_ALERT != 0 || self.sk.icsk_ca_bits & 0x1f != 0
     }
 
@@ -203,6 +208,9 @@ impl Endpoint {
     fn cong_control(&mut self, ack: u32, delivered: u32, flag: i32, rs: &RateSample) {
         if self.has(Operation::CongControl) {
             self.cc.cong_control(&mut self.sk, ack, flag, rs);
+            return;
+        }
+        if self.behaviour.growth == Growth::Acks {
             return;
         }
         if self.sk.in_cwnd_reduction() {

@@ -4,7 +4,10 @@
 //! Departures: 1. An application that fills the buffer is taken to want to write more.
 
 use super::{chrono, output::Push, queue::Chunk};
-use crate::{CaEvent, CaState, Endpoint, Operation, State};
+use crate::{
+    CaEvent, CaState, Endpoint, Operation, State,
+    behaviour::{Growth, Windows},
+};
 
 /// `SKB_DATA_ALIGN` of `skb_shared_info` and of `sk_buff`, bytes.
 const SHARED_INFO: u32 = 320;
@@ -15,7 +18,7 @@ impl Endpoint {
     #[inline]
     pub(crate) fn wmem_queued(&self) -> u32 {
         let bytes = self.sk.write_seq.wrapping_sub(self.sk.snd_una);
-        bytes.saturating_add(self.tx.queue.skbs() as u32 * self.tx.overhead)
+        bytes.saturating_add(self.tx.queue.skbs() as u32 * self.behaviour.packet_overhead)
     }
 
     /// What can be written; 0 until the kernel would wake the writer.
@@ -122,8 +125,14 @@ impl Endpoint {
     pub(crate) fn sndbuf_expand(&mut self) {
         let sk = &self.sk;
         let mss = u32::from(sk.rx_opt.mss_clamp).max(sk.mss_cache);
-        let per_mss = (mss + self.config.max_tcp_header() + SHARED_INFO).next_power_of_two() + SK_BUFF;
-        let segs = sk.snd_cwnd.max(crate::INITIAL_CWND).max(sk.reordering + 1);
+        let (per_mss, least) = match self.behaviour.windows {
+            Windows::Large => {
+                let head = (mss + self.config.max_tcp_header() + SHARED_INFO).next_power_of_two();
+                (head + SK_BUFF, crate::INITIAL_CWND)
+            }
+            Windows::Small => (mss + self.behaviour.packet_overhead, 0),
+        };
+        let segs = sk.snd_cwnd.max(least).max(sk.reordering + 1);
         let mut windows = 2;
         if self.has(Operation::SndbufExpand) {
             windows = self.cc.sndbuf_expand(&mut self.sk);
@@ -156,6 +165,9 @@ impl Endpoint {
 
     /// `tcp_cwnd_validate`.
     pub(super) fn cwnd_validate(&mut self, limited: bool) {
+        if self.behaviour.growth == Growth::Acks {
+            return self.validate_by_acks();
+        }
         let sk = &mut self.sk;
         if !crate::segment::before(sk.snd_una, sk.cwnd_usage_seq)
             || limited
@@ -177,17 +189,22 @@ impl Endpoint {
             && unused >= self.sk.icsk_rto
             && !self.has(Operation::CongControl)
         {
-            self.cwnd_application_limited();
+            self.cwnd_application_limited(self.initial_cwnd());
         }
+        self.note_full_buffer();
+    }
+
+    /// The end of `tcp_cwnd_validate`: neither the window nor the application holds the sender back.
+    pub(super) fn note_full_buffer(&mut self) {
         if self.tx.queue.unsent.is_empty() && self.tx.nospace {
             self.chrono_start(chrono::SNDBUF_LIMITED);
         }
     }
 
-    /// `tcp_cwnd_application_limited` (RFC 2861).
-    fn cwnd_application_limited(&mut self) {
+    /// `tcp_cwnd_application_limited` (RFC 2861); at least `least` packets count as used.
+    pub(super) fn cwnd_application_limited(&mut self, least: u32) {
         if self.sk.ca_state() == CaState::Open && !self.tx.nospace {
-            let used = self.sk.snd_cwnd_used.max(self.initial_cwnd());
+            let used = self.sk.snd_cwnd_used.max(least);
             if used < self.sk.snd_cwnd {
                 self.sk.snd_ssthresh = self.sk.current_ssthresh();
                 self.sk.snd_cwnd = (self.sk.snd_cwnd + used) >> 1;

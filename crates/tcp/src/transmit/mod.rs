@@ -1,7 +1,7 @@
 //! The sending half of an endpoint, as methods of [`Endpoint`]: one file for each part of the kernel's sender.
 //!
 //! `ack` takes ACKs in, `tag` marks what SACK tells, `clean` drops what is acknowledged, `rack` finds losses,
-//! `recovery` and `undo` are the states, `reduce` PRR, `rtt` and `rate` the samples, `output` decides on new data,
+//! `recovery` and `undo` are the states, `reduce` PRR, `classic` what Linux 2.4 does instead, `rtt` and `rate` the samples, `output` decides on new data,
 //! `retransmit` on old, `send` lets it go, `timers` and `timeout` what happens when nothing comes, `buffer` the send
 //! buffer, `chrono` the limited-by clocks.
 //!
@@ -9,7 +9,7 @@
 //!
 //! Departures, beside those of the files:
 //!
-//! 1. No small queues (TSQ): what is handed over has left the host.
+//! 1. What is handed over has left the host, unless its owner tells of a device's queue (`device`).
 //! 2. No MTU probing, urgent data, fast open, cookies, PLB.
 //! 3. fq's pacing is done by TCP's own timer. High-resolution timers end exactly when they should.
 //! 4. A retransmission is never joined with its neighbours, and SACK blocks on data packets do not lower the MSS.
@@ -17,7 +17,9 @@
 mod ack;
 mod buffer;
 mod chrono;
+mod classic;
 mod clean;
+mod device;
 mod output;
 mod queue;
 mod rack;
@@ -34,7 +36,7 @@ mod timeout;
 mod timers;
 mod undo;
 
-use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, segment::before};
+use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, behaviour::Windows, segment::before};
 pub(crate) use chrono::Chrono;
 use queue::SendQueue;
 use sacked::Sacked;
@@ -70,8 +72,8 @@ pub(crate) struct Transmit {
     timer_ns: Option<u64>,
     pacing_timer_ns: Option<u64>,
     pub(crate) chrono: Chrono,
-    /// Memory of a packet beside its data, bytes.
-    overhead: u32,
+    scoreboard: classic::Scoreboard,
+    device: device::Device,
     pub(crate) jiffy_us: u64,
     pub(crate) events: VecDeque<Event>,
     pub(crate) keep_events: bool,
@@ -96,9 +98,8 @@ impl Transmit {
             timer_ns: None,
             pacing_timer_ns: None,
             chrono: Chrono::default(),
-            // SKB_TRUESIZE of a head of 1024 bytes; from 6.3 on, of one that just holds the headers:
-            // 832 on a 6.18, as SO_MEMINFO says.
-            overhead: if config.profile.at_least(6, 3) { 576 + config.max_tcp_header() } else { 1280 },
+            scoreboard: classic::Scoreboard::default(),
+            device: device::Device::default(),
             jiffy_us: config.jiffy_us(),
             events: VecDeque::new(),
             keep_events: false,
@@ -182,7 +183,11 @@ impl Endpoint {
 
     /// `tcp_init_cwnd`.
     pub(crate) fn initial_cwnd(&self) -> u32 {
-        self.config.initcwnd.unwrap_or(crate::INITIAL_CWND).min(self.sk.snd_cwnd_clamp)
+        let usual = match self.behaviour.windows {
+            Windows::Large => crate::INITIAL_CWND,
+            Windows::Small => self.small_initial_cwnd(),
+        };
+        self.config.initcwnd.unwrap_or(usual).min(self.sk.snd_cwnd_clamp)
     }
 
     /// `tcp_min_rtt`, us.

@@ -63,6 +63,9 @@ impl Endpoint {
             if limit == 0 {
                 break;
             }
+            if !self.device_takes(chunk.len.min(limit), 0) {
+                break;
+            }
             sent += self.send_chunk(chunk, limit);
             if push == Push::Probe {
                 break;

@@ -1,7 +1,7 @@
 //! Rate samples (net/ipv4/tcp_rate.c) and the pacing rate (`tcp_update_pacing_rate`, net/ipv4/tcp_input.c).
 
 use super::Marks;
-use crate::{Endpoint, RateSample, segment::after};
+use crate::{Endpoint, RateSample, behaviour::Growth, segment::after};
 
 impl Endpoint {
     /// `tcp_rate_skb_sent`: what is known when a packet is sent. To be called before it counts as out.
@@ -61,6 +61,9 @@ impl Endpoint {
     /// `tcp_update_pacing_rate`.
     #[inline]
     pub(crate) fn update_pacing_rate(&mut self) {
+        if self.behaviour.growth == Growth::Acks {
+            return;
+        }
         self.sk.update_pacing_rate(self.config.pacing_ss_ratio, self.config.pacing_ca_ratio);
     }
 }

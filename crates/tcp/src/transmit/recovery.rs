@@ -4,6 +4,7 @@
 use super::{Marks, flag, timers::Timer};
 use crate::{
     CaState, Endpoint,
+    behaviour::Recovery,
     segment::{after, before},
 };
 
@@ -26,6 +27,9 @@ impl Endpoint {
         flags: &mut i32,
         rexmit: &mut Retransmission,
     ) {
+        if self.behaviour.recovery == Recovery::Fack {
+            return self.classic_alert(prior_una, duplicates, flags, rexmit);
+        }
         let flag = *flags;
         let ece = flag & flag::ECE != 0;
         if self.sk.packets_out == 0 {
@@ -141,7 +145,7 @@ impl Endpoint {
     }
 
     /// `tcp_check_sack_reneging`: the peer threw away what it had selectively acknowledged.
-    fn check_sack_reneging(&mut self, flags: &mut i32) -> bool {
+    pub(super) fn check_sack_reneging(&mut self, flags: &mut i32) -> bool {
         if *flags & flag::SACK_RENEGING == 0 || *flags & flag::SND_UNA_ADVANCED == 0 {
             return false;
         }
@@ -250,7 +254,7 @@ impl Endpoint {
     // ---- Without SACK (NewReno, RFC 6582) ----------------------------------------------------------------------
 
     /// `tcp_add_reno_sack`: a duplicate ACK stands for a packet that came.
-    fn add_reno_sack(&mut self, duplicates: u32, ece: bool) {
+    pub(super) fn add_reno_sack(&mut self, duplicates: u32, ece: bool) {
         if duplicates == 0 {
             return;
         }
@@ -281,7 +285,7 @@ impl Endpoint {
     }
 
     /// `tcp_newreno_mark_lost`.
-    fn newreno_mark_lost(&mut self, advanced: bool) {
+    pub(super) fn newreno_mark_lost(&mut self, advanced: bool) {
         let state = self.sk.ca_state();
         let now = state < CaState::Recovery && self.sk.sacked_out >= self.sk.reordering
             || state == CaState::Recovery && advanced;

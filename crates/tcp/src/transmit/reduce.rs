@@ -1,6 +1,6 @@
 //! The reduction of the window: proportional rate reduction (RFC 9937; `tcp_cwnd_reduction`, net/ipv4/tcp_input.c).
 
-use crate::{CaEvent, CaState, Endpoint, INFINITE_SSTHRESH, Operation};
+use crate::{CaEvent, CaState, Endpoint, INFINITE_SSTHRESH, Operation, behaviour::Recovery};
 
 /// `TCP_ECN_QUEUE_CWR`.
 const QUEUE_CWR: u8 = 2;
@@ -26,6 +26,9 @@ impl Endpoint {
         if self.has(Operation::CongControl) {
             return;
         }
+        if self.behaviour.recovery == Recovery::Fack {
+            return self.complete_halving();
+        }
         let reduced = self.sk.ca_state() == CaState::Cwr || self.sk.undo_marker != 0;
         if self.sk.snd_ssthresh < INFINITE_SSTHRESH && reduced {
             self.sk.snd_cwnd = self.sk.snd_ssthresh;
@@ -40,6 +43,9 @@ impl Endpoint {
         if self.sk.ca_state() < CaState::Cwr {
             self.sk.undo_marker = 0;
             self.init_cwnd_reduction();
+            if self.behaviour.recovery == Recovery::Fack {
+                self.cap_cwnd(1);
+            }
             self.set_ca_state(CaState::Cwr);
         }
     }

@@ -2,7 +2,7 @@
 //! (net/ipv4/tcp_output.c; RFC 8985 section 7).
 
 use super::{Marks, output::Push, timers::Timer};
-use crate::{CaState, Endpoint, Event, segment::before};
+use crate::{CaState, Endpoint, Event, behaviour::Recovery, segment::before};
 
 impl Endpoint {
     /// `tcp_xmit_retransmit_queue`.
@@ -21,7 +21,8 @@ impl Endpoint {
                 break;
             }
             let Some(id) = self.tx.queue.first_lost() else { break };
-            if !self.retransmit_skb(id, room.min(max_segs)) {
+            let len = self.tx.queue.get(id).len();
+            if !self.device_takes(len, 1) || !self.retransmit_skb(id, room.min(max_segs)) {
                 break;
             }
             if self.sk.in_cwnd_reduction() {
@@ -41,7 +42,7 @@ impl Endpoint {
         if !self.retransmit_plain(id, segs) {
             return false;
         }
-        let sent_ms = (self.full_us(self.tx.queue.get(id).sent_us) / 1000) as u32;
+        let sent_ms = self.timestamp(self.full_us(self.tx.queue.get(id).sent_us) * 1000);
         let skb = self.tx.queue.get_mut(id);
         skb.marks.set(Marks::ANY_RETRANS);
         let segs = skb.segs();
@@ -50,6 +51,9 @@ impl Endpoint {
             self.sk.retrans_stamp = sent_ms;
         }
         self.sk.undo_retrans = self.sk.undo_retrans.max(0) + segs as i32;
+        if self.behaviour.recovery == Recovery::Fack {
+            self.note_retransmission(id);
+        }
         true
     }
 

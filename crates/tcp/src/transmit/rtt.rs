@@ -1,7 +1,7 @@
 //! Round-trip time and retransmission timeout (RFC 6298, RFC 7323; `tcp_ack_update_rtt`, net/ipv4/tcp_input.c).
 
 use super::{RTO_MAX_S, flag};
-use crate::{Endpoint, MinMax, MinMaxSample, RateSample};
+use crate::{Endpoint, MinMax, MinMaxSample, RateSample, behaviour::RttClock};
 
 impl Endpoint {
     /// `tcp_ack_update_rtt`. Times in us, -1: none. Tells whether there was a sample.
@@ -13,6 +13,9 @@ impl Endpoint {
         ca_rtt: i64,
         rs: &mut RateSample,
     ) -> bool {
+        if self.behaviour.rtt_clock == RttClock::Ticks {
+            return self.update_rtt_in_ticks(flag, seq_rtt, ca_rtt, rs);
+        }
         let mut seq_rtt = if seq_rtt < 0 { sack_rtt } else { seq_rtt };
         let mut ca_rtt = ca_rtt;
         if seq_rtt < 0 && self.tx.timestamps && self.sk.rx_opt.rcv_tsecr != 0 && flag & flag::ACKED != 0 {
@@ -28,10 +31,37 @@ impl Endpoint {
             return false;
         }
         self.update_rtt_min(ca_rtt.max(0) as u32, flag);
-        self.sk.estimate_rtt(seq_rtt as u32, self.rto_min_us());
+        self.take_rtt(seq_rtt as u32);
+        true
+    }
+
+    /// `tcp_ack_saw_tstamp`, `tcp_ack_no_tstamp` of Linux 2.4: the smoothed time counts in ticks, at least one, and only
+    /// what is acknowledged in order gives a sample.
+    fn update_rtt_in_ticks(&mut self, flag: i32, seq_rtt: i64, ca_rtt: i64, rs: &mut RateSample) -> bool {
+        rs.rtt_us = ca_rtt;
+        if ca_rtt >= 0 {
+            self.update_rtt_min(ca_rtt as u32, flag);
+        }
+        if flag & flag::ACKED == 0 {
+            return false;
+        }
+        let (jiffy, now, echo) = (self.tx.jiffy_us, self.sk.tcp_mstamp, self.sk.rx_opt.rcv_tsecr);
+        let ticks = if self.tx.timestamps && echo != 0 {
+            let ms = self.timestamp(self.sk.tcp_clock_cache).wrapping_sub(echo);
+            u64::from(ms) * 1000 / jiffy
+        } else if seq_rtt >= 0 {
+            now / jiffy - (now - seq_rtt as u64) / jiffy
+        } else {
+            return false;
+        };
+        self.take_rtt((ticks.max(1) * jiffy).min(u64::from(u32::MAX >> 3)) as u32);
+        true
+    }
+
+    fn take_rtt(&mut self, rtt_us: u32) {
+        self.sk.estimate_rtt(rtt_us, self.rto_min_us());
         self.set_rto();
         self.sk.icsk_backoff = 0;
-        true
     }
 
     /// `tcp_update_rtt_min`.

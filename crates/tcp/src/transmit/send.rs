@@ -2,7 +2,7 @@
 //! `tcp_update_skb_after_send`,
 //! net/ipv4/tcp_output.c).
 
-use super::{CLOCK_START_NS, Marks, Skb, output::Push, timers::Timer};
+use super::{CLOCK_START_NS, Marks, Skb, timers::Timer};
 use crate::{CaEvent, Endpoint, Flags, RateSample, Segment, ecn, segment::before};
 
 /// TCP_ECN_OK, TCP_ECN_QUEUE_CWR.
@@ -51,10 +51,11 @@ impl Endpoint {
             mss: self.sk.mss_cache as u16,
             flags,
             ecn: mark,
-            tsval: ((sent_ns / 1_000_000) & 0xffff_ffff) as u32,
+            tsval: self.timestamp(sent_ns),
             ..Segment::default()
         };
         self.emit(segment);
+        self.device_took(len);
         self.pace(len, prior_wstamp);
         self.tx.queue.list(id);
         self.rate_skb_sent(id, sent_ns / 1000);
@@ -123,10 +124,7 @@ impl Endpoint {
 
     /// The pacing timer has ended (`tcp_pace_kick`, `tcp_tsq_write`).
     pub(super) fn pacing_timer(&mut self) {
-        if self.sk.lost_out > self.sk.retrans_out && self.sk.snd_cwnd > self.sk.packets_in_flight() {
-            self.xmit_retransmit_queue();
-        }
-        self.write_xmit(Push::All);
+        self.send_lost_and_new();
     }
 
     /// When a timer of the sending half next ends, ns since the run's start.

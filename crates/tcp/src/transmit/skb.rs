@@ -17,6 +17,8 @@ impl Marks {
     pub(super) const SYN: Marks = Marks(0x20);
     pub(super) const APP_LIMITED: Marks = Marks(0x40);
     pub(super) const EVER_RETRANS: Marks = Marks(0x80);
+    /// `TCPCB_TAGBITS`.
+    pub(super) const JUDGED: Marks = Marks(0x07);
     /// `TCPCB_RETRANS`.
     pub(super) const ANY_RETRANS: Marks = Marks(0x82);
 

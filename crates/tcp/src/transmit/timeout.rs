@@ -3,7 +3,7 @@
 //! Departures: 1. A SYN that is sent again does not enter `Loss`; the controller has not been initialised then.
 
 use super::{Marks, timers::Timer};
-use crate::{CaEvent, CaState, Endpoint, Event, State, segment::after};
+use crate::{CaEvent, CaState, Endpoint, Event, State, behaviour::Recovery, segment::after};
 
 impl Endpoint {
     /// `tcp_retransmit_timer`.
@@ -55,6 +55,8 @@ impl Endpoint {
     fn enter_loss(&mut self) {
         let state = self.sk.ca_state();
         let is_new = state < CaState::Recovery;
+        let fack = self.behaviour.recovery == Recovery::Fack;
+        let again = fack && self.clear_retransmissions();
         self.timeout_mark_lost();
         if state <= CaState::Disorder
             || !after(self.sk.high_seq, self.sk.snd_una)
@@ -65,6 +67,9 @@ impl Endpoint {
             self.sk.snd_ssthresh = self.cc.ssthresh(&mut self.sk);
             self.ca_event(CaEvent::Loss);
             self.init_undo();
+        }
+        if again {
+            self.sk.undo_marker = 0;
         }
         self.sk.snd_cwnd = self.sk.packets_in_flight() + 1;
         self.sk.snd_cwnd_cnt = 0;

@@ -1,6 +1,6 @@
 //! The one timer of the sending half and what it stands for (net/ipv4/tcp_timer.c, include/net/inet_connection_sock.h).
 
-use crate::Endpoint;
+use crate::{Endpoint, behaviour::TimerWheel};
 
 /// `ICSK_TIME_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +27,13 @@ impl Endpoint {
         self.tx.timer_ns = Some(self.timer_end(when));
     }
 
-    /// When a timer of so many jiffies ends: the kernel's timer wheel rounds up, to 1, 8, 64 or 512 jiffies
+    /// When a timer of so many jiffies ends: since 4.8 the kernel's timer wheel rounds up, to 1, 8, 64 or 512 jiffies
     /// (kernel/time/timer.c, calc_index).
     fn timer_end(&self, jiffies: u32) -> u64 {
         let now = self.sk.tcp_mstamp / self.tx.jiffy_us;
+        if self.behaviour.timer_wheel == TimerWheel::Exact {
+            return (now + u64::from(jiffies.max(1))) * self.tx.jiffy_us * 1000;
+        }
         let shift = match jiffies {
             0..63 => 0,
             63..504 => 3,

@@ -1,7 +1,7 @@
 //! Reductions that turn out to have been for nothing (net/ipv4/tcp_input.c; RFC 3522 Eifel, RFC 3708 DSACK).
 
 use super::{Marks, flag};
-use crate::{CaState, Endpoint, Event};
+use crate::{CaState, Endpoint, Event, behaviour::Recovery};
 
 /// `TCP_ECN_QUEUE_CWR`.
 const QUEUE_CWR: u8 = 2;
@@ -25,12 +25,12 @@ impl Endpoint {
     }
 
     /// `tcp_may_undo`.
-    fn may_undo(&self) -> bool {
+    pub(super) fn may_undo(&self) -> bool {
         self.sk.undo_marker != 0 && (self.sk.undo_retrans == 0 || self.packet_delayed())
     }
 
     /// `tcp_undo_cwnd_reduction`.
-    fn undo_cwnd_reduction(&mut self, unmark: bool) {
+    pub(super) fn undo_cwnd_reduction(&mut self, unmark: bool) {
         if unmark {
             for index in 0..self.tx.queue.count() {
                 if let Some(id) = self.tx.queue.at(index) {
@@ -46,6 +46,9 @@ impl Endpoint {
                 self.sk.snd_ssthresh = self.sk.prior_ssthresh;
                 self.sk.ecn_flags &= !QUEUE_CWR;
             }
+        }
+        if self.behaviour.recovery == Recovery::Fack {
+            self.undone(unmark);
         }
         self.sk.snd_cwnd_stamp = self.jiffies();
         self.sk.undo_marker = 0;

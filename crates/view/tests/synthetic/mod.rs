@@ -183,6 +183,7 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
         id: format!("20261121T031500Z-lab-{variant}"),
         engine: "lab".into(),
         variant: Some(variant.into()),
+        kernel: None,
         sweep: Default::default(),
         repeat: 1,
         seed: 1,
@@ -220,7 +221,8 @@ fn published() -> Vec<PublishedResult> {
                 id: id.into(),
                 metric: "flows.bulk.goodput".into(),
                 variant: Some(variant.into()),
-                published,
+                published: Some(published),
+                bound: None,
                 unit: "bit/s".into(),
                 tolerance: 0.15,
                 model: Some(model),
@@ -228,6 +230,7 @@ fn published() -> Vec<PublishedResult> {
                 lab: Some(lab),
                 model_published_kernel: why.map(|_| 3.35e9),
                 verdict,
+                contradiction: None,
                 why: why.map(str::to_owned),
             }
         };

@@ -1,0 +1,117 @@
+//! Which runs the wanted results need: the model of all, the simulator where a figure is not a closed form, and the lab for
+//! what fits in its time.
+
+use std::collections::BTreeSet;
+
+use scenario::{Kind, Published, Scenario};
+use units::Time;
+
+use crate::{
+    engine::Engine,
+    job::{Asked, Job},
+    jobs::{Wanted, jobs},
+};
+
+/// How long the lab may take in all.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget(pub Time);
+
+/// What each lab run takes beside its own duration, seconds.
+const LAB_OVERHEAD_S: f64 = 2.0;
+
+/// The runs to make.
+pub struct Plan<'a> {
+    /// In the order of the files.
+    pub jobs: Vec<Job<'a>>,
+    /// What the lab was not asked to do, and why.
+    pub left_out: Vec<String>,
+}
+
+impl<'a> Plan<'a> {
+    /// The runs that `wanted` needs by `engines`, and in the lab within the budget. `variants` are those of each file.
+    pub fn new(
+        asked: &'a [Asked<'a>],
+        variants: &'a [Vec<String>],
+        wanted: &BTreeSet<&str>,
+        engines: &[Engine],
+        lab: Option<Budget>,
+    ) -> anyhow::Result<Self> {
+        let mut plan = Plan { jobs: Vec::new(), left_out: Vec::new() };
+        let mut in_lab: Vec<Job<'a>> = Vec::new();
+        for (one, names) in asked.iter().zip(variants) {
+            for named in each(names) {
+                let figures: Vec<&Published> = one
+                    .file
+                    .published()
+                    .iter()
+                    .filter(|p| wanted.contains(p.id.as_str()) && p.variant.as_ref() == named.first())
+                    .collect();
+                let to_be_run = figures.iter().any(|p| !p.figure.is_closed_form());
+                if engines.contains(&Engine::Model) && !figures.is_empty() {
+                    plan.jobs.extend(jobs(
+                        one,
+                        &Wanted { engines: &[Engine::Model], variants: named, ..Wanted::default() },
+                    )?);
+                }
+                if engines.contains(&Engine::Sim) && to_be_run {
+                    plan.jobs.extend(jobs(
+                        one,
+                        &Wanted { engines: &[Engine::Sim], variants: named, ..Wanted::default() },
+                    )?);
+                }
+                if lab.is_some() && to_be_run {
+                    in_lab.extend(jobs(
+                        one,
+                        &Wanted { engines: &[Engine::Lab], variants: named, ..Wanted::default() },
+                    )?);
+                }
+            }
+        }
+        if let Some(budget) = lab {
+            plan.take(in_lab, budget);
+        }
+        Ok(plan)
+    }
+
+    /// True where something is to be run in the lab.
+    pub fn needs_lab(&self) -> bool {
+        self.jobs.iter().any(|job| job.engine == Engine::Lab)
+    }
+
+    /// The shortest first, until the time is used up.
+    fn take(&mut self, mut jobs: Vec<Job<'a>>, budget: Budget) {
+        jobs.sort_by_key(|job| job.scenario.duration);
+        let mut left_s = budget.0.as_secs_f64();
+        for job in jobs {
+            let needs_s = job.scenario.duration.as_secs_f64() + LAB_OVERHEAD_S;
+            let name = match job.variant {
+                Some(variant) => format!("{} {variant}", job.asked.file.name()),
+                None => job.asked.file.name().to_owned(),
+            };
+            if let Some(why) = not_for_the_lab(&job.scenario) {
+                self.left_out.push(format!("{name}: {why}"));
+            } else if needs_s > left_s {
+                self.left_out.push(format!("{name}: takes {needs_s:.0} s"));
+            } else {
+                left_s -= needs_s;
+                self.jobs.push(job);
+            }
+        }
+    }
+}
+
+/// What only the simulator has.
+fn not_for_the_lab(scenario: &Scenario) -> Option<String> {
+    let kernel = scenario.hosts.iter().find_map(|host| host.kernel);
+    if let Some((major, minor)) = kernel {
+        return Some(format!("Linux {major}.{minor} is simulated, the lab has this machine's"));
+    }
+    let other = scenario.flows.iter().find(|f| !matches!(f.kind, Kind::Tcp(_) | Kind::Ping(_)));
+    other.map(|flow| format!("{} flows are simulated", flow.kind.name()))
+}
+
+/// Each of a file's variants by itself; nothing where it has none.
+fn each(names: &[String]) -> impl Iterator<Item = &[String]> {
+    let none = names.is_empty().then_some(names);
+    names.chunks(1).chain(none)
+}

@@ -1,0 +1,106 @@
+//! The scenarios with published figures, as they come with the program.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use scenario::ScenarioFile;
+
+use crate::open::read_scenario;
+
+/// A scenario file and where it is, or would be.
+pub struct Source {
+    /// Its path.
+    pub path: PathBuf,
+    /// The file.
+    pub file: ScenarioFile,
+}
+
+macro_rules! texts {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../../scenarios/", $name, ".toml")))),*]
+    };
+}
+
+/// Their names and texts.
+const TEXTS: &[(&str, &str)] = texts![
+    "closed-forms",
+    "g-endbuf",
+    "g-mtu",
+    "g-mtufair",
+    "g-multi",
+    "g-recover",
+    "g-rttfair",
+    "h-100m",
+    "h-900",
+    "h-lab",
+    "h-transpac",
+    "lab13",
+    "lab8",
+    "lab8-kernel-6-1",
+    "lab8-ping",
+    "u-buffers",
+];
+
+/// The scenarios with published figures in `dir`; those of the program without one.
+pub fn sources(dir: Option<&Path>) -> anyhow::Result<Vec<Source>> {
+    match dir {
+        None => TEXTS.iter().map(|(name, text)| shipped(name, text)).collect(),
+        Some(dir) => in_directory(dir),
+    }
+}
+
+fn shipped(name: &str, text: &str) -> anyhow::Result<Source> {
+    let path = format!("scenarios/{name}.toml");
+    let file = ScenarioFile::parse(&path, text).with_context(|| format!("the program's own {path}"))?;
+    Ok(Source { path: path.into(), file })
+}
+
+fn in_directory(dir: &Path) -> anyhow::Result<Vec<Source>> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    paths.sort();
+    let mut all = Vec::new();
+    for path in paths {
+        let file = read_scenario(&path)?;
+        if !file.published().is_empty() {
+            all.push(Source { path, file });
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::reproduce::catalogue::CATALOGUE;
+
+    /// Excerpts at a tenth of the rate, for the lab: the same ids in other scenarios.
+    const EXCERPTS: [&str; 2] = ["g-mtufair-short", "g-rttfair-short"];
+
+    #[test]
+    fn all_scenarios_with_published_figures_come_with_the_program() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+        let names = |sources: Vec<Source>| -> BTreeSet<String> {
+            sources.iter().map(|source| source.file.name().to_owned()).collect()
+        };
+        let mut there = names(sources(Some(&dir)).unwrap());
+        there.retain(|name| !EXCERPTS.contains(&name.as_str()));
+        assert_eq!(names(sources(None).unwrap()), there);
+    }
+
+    #[test]
+    fn every_result_has_a_figure_or_is_shown_somewhere() {
+        let all = sources(None).unwrap();
+        let with: BTreeSet<&str> =
+            all.iter().flat_map(|s| s.file.published()).map(|p| p.id.as_str()).collect();
+        for entry in CATALOGUE {
+            assert_eq!(entry.shown.is_empty(), with.contains(entry.id), "{}", entry.id);
+        }
+        for id in with {
+            assert!(CATALOGUE.iter().any(|entry| entry.id == id), "{id} is in no list");
+        }
+    }
+}

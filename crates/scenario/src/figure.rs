@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     metric::{LinkMetric, Metric, RunMetric},
     suggest::suggest,
-    types::{Flow, Link},
+    types::{Flow, Link, Scenario},
 };
 
 /// What can be published about a flow's path without any run: keys of what `longfat bdp --json` prints. The key's
@@ -65,6 +65,13 @@ pub enum Figure {
 
 /// A mistake in a figure's name, and what would be right.
 pub(crate) type Wrong = (String, String);
+
+impl Scenario {
+    /// The figure called `text`, as in `flows.bulk.goodput`; the error says what is wrong and what would be right.
+    pub fn figure(&self, text: &str) -> Result<Figure, String> {
+        Figure::parse(text, &self.flows, &self.links).map_err(|(wrong, help)| format!("{wrong}; {help}"))
+    }
+}
 
 impl Figure {
     /// Reads a figure's name.

@@ -30,6 +30,7 @@
 //! ```
 
 mod address;
+mod amount;
 mod cc;
 mod change;
 mod decode_cc;
@@ -65,6 +66,7 @@ pub mod rows;
 mod set;
 mod streams;
 mod suggest;
+mod sweep;
 mod trace_file;
 mod tree;
 mod types;
@@ -73,6 +75,7 @@ mod validate_addresses;
 mod validate_flows;
 mod validate_topology;
 
+pub use amount::Amount;
 pub use cc::{Cc, CcValue, CcValues};
 pub use change::{change_direction, describe_direction};
 pub use decode_hosts::is_simulated;
@@ -83,6 +86,7 @@ pub use import::{ImportError, Imported, import_mn};
 pub use metric::{LinkMetric, Metric, RunMetric};
 pub use path::Hop;
 pub use published::{Published, Sense};
+pub use sweep::MAX_POINTS;
 pub use trace_file::Load;
 pub use types::{
     BurstLengths, Bursts, Change, Cidr, Flow, Host, Interface, Kind, Link, Nic, Ping, Router, Scenario,

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use crate::{bdp, cc_command, exit, lab_command, records, reproduce, run, scenario_command};
+use crate::{bdp, cc_command, exit, lab_command, records, reproduce, run, scenario_command, sweep_command};
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
 ///
@@ -29,6 +29,8 @@ enum Command {
     Bdp(bdp::BdpArgs),
     /// Run a scenario: progress, verdict table, published figures
     Run(run::RunArgs),
+    /// Run a scenario over the values of fields, and find knees; or search unknowns by published figures
+    Sweep(sweep_command::SweepArgs),
     /// The published experiments: published, model, simulated and emulated, side by side
     Reproduce(reproduce::ReproduceArgs),
     /// Import topologies of other programs
@@ -65,6 +67,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Bdp(args) => bdp::run(args, cli.json),
         Command::Run(args) => run::run(args, &cli.runs, cli.json),
+        Command::Sweep(args) => sweep_command::run(args, &cli.runs, cli.json),
         Command::Reproduce(args) => reproduce::run(args, &cli.runs, cli.json),
         Command::Scenario(command) => scenario_command::run(command, cli.json),
         Command::Lab(command) => lab_command::run(command, cli.json),

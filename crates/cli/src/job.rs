@@ -32,6 +32,7 @@ pub struct Asked<'a> {
 }
 
 /// One run to make.
+#[derive(Clone)]
 pub struct Job<'a> {
     pub asked: &'a Asked<'a>,
     pub engine: Engine,
@@ -40,6 +41,8 @@ pub struct Job<'a> {
     pub point: Option<Point>,
     /// Which repeat, from 1.
     pub repeat: u32,
+    /// Of how many.
+    pub repeats: u32,
     /// With the seed of this repeat.
     pub scenario: Scenario,
 }
@@ -193,7 +196,7 @@ fn begin(job: &Job<'_>) -> RunSummary {
 }
 
 /// The kernel of the sending hosts, where it is simulated and not the machine's.
-fn simulated_kernel(job: &Job<'_>) -> Option<String> {
+pub fn simulated_kernel(job: &Job<'_>) -> Option<String> {
     if job.engine == Engine::Lab {
         return None;
     }
@@ -234,8 +237,8 @@ fn title(job: &Job<'_>) -> String {
         let key = field.rsplit('.').next().unwrap_or(field);
         title = format!("{title} {key}={value}");
     }
-    if job.scenario.repeat > 1 {
-        title = format!("{title} {}/{}", job.repeat, job.scenario.repeat);
+    if job.repeats > 1 {
+        title = format!("{title} {}/{}", job.repeat, job.repeats);
     }
     title
 }

@@ -9,8 +9,10 @@ mod cc_command_list;
 mod cc_law;
 mod closed_form;
 mod congestion;
+mod earlier;
 mod engine;
 mod exit;
+mod fit_command;
 mod flow_context;
 mod interrupt;
 mod job;
@@ -30,7 +32,10 @@ mod scenario_command;
 mod shell;
 mod sim_engine;
 mod standing;
+mod sweep_command;
+mod sweep_points;
 mod tc_shim;
+mod window_law;
 
 fn main() -> std::process::ExitCode {
     match tc_shim::is_called() {

@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use model::{Aimd, Buffer, Law, PathInputs, Prediction, Sharer, buffer_defaults, predict};
+use net::PipeSpec;
 use scenario::{Cc, Figure, Flow, Kind, Published, Scenario, ScenarioFile, Tcp};
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
-use net::PipeSpec;
 use units::{BitRate, Bytes, KernelRequirement, KernelVersion};
 
 use crate::{
@@ -40,7 +40,8 @@ pub fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> Run
 
 /// What the model knows of a published figure without a run: a closed form, or the figure for a kernel that it holds for.
 pub fn without_run(file: &ScenarioFile, published: &Published) -> Option<f64> {
-    let meant = published.holds_for_kernel.as_deref().and_then(|k| KernelRequirement::from_str(k).ok()?.example());
+    let meant =
+        published.holds_for_kernel.as_deref().and_then(|k| KernelRequirement::from_str(k).ok()?.example());
     let scenario = file.resolve(published.variant.as_deref(), &[]).ok()?;
     if published.figure.is_closed_form() {
         return closed_form(&scenario, published, meant.unwrap_or(NEW_KERNEL));
@@ -63,7 +64,9 @@ fn flows(scenario: &Scenario, kernel: KernelVersion) -> Vec<FlowSummary> {
 fn share_bottlenecks(scenario: &Scenario, kernel: KernelVersion, flows: &mut [FlowSummary]) {
     let sharers: Vec<(&Flow, FlowPath<'_>, Sharer)> =
         scenario.flows.iter().filter_map(|flow| sharer(scenario, flow, kernel)).collect();
-    if sharers.len() < 2 || sharers.len() < scenario.flows.iter().filter(|f| matches!(f.kind, Kind::Tcp(_))).count() {
+    if sharers.len() < 2
+        || sharers.len() < scenario.flows.iter().filter(|f| matches!(f.kind, Kind::Tcp(_))).count()
+    {
         return;
     }
     let paths: Vec<&FlowPath<'_>> = sharers.iter().map(|(_, path, _)| path).collect();

@@ -65,7 +65,11 @@ fn compare_one(
         model,
         sim,
         lab,
-        model_published_kernel: if closed || published.holds_on(kernel) { None } else { without_run(published) },
+        model_published_kernel: if closed || published.holds_on(kernel) {
+            None
+        } else {
+            without_run(published)
+        },
         verdict,
         contradiction: published.contradiction.clone(),
         why: published.why.clone(),
@@ -200,8 +204,12 @@ why = "because"
     #[test]
     fn bounds_are_met_on_one_side_alone() {
         let of = |value: &str, goodput| {
-            compared("value = \"1gbit\"\ntolerance = \"10%\"", &format!("value = \"{value}\""), &[run("sim", goodput, true)])
-                .verdict
+            compared(
+                "value = \"1gbit\"\ntolerance = \"10%\"",
+                &format!("value = \"{value}\""),
+                &[run("sim", goodput, true)],
+            )
+            .verdict
         };
         assert_eq!(of("<1gbit", 0.1e9), PublishedVerdict::Within);
         assert_eq!(of("<1gbit", 1.01e9), PublishedVerdict::Missed);
@@ -231,7 +239,8 @@ why = "because"
         }];
         let of = |metric: &str, value: &str| {
             let by = format!("metric = \"{metric}\"\nvalue = \"{value}\"");
-            let result = compared("metric = \"flows.f.goodput\"\nvalue = \"1gbit\"", &by, std::slice::from_ref(&one));
+            let result =
+                compared("metric = \"flows.f.goodput\"\nvalue = \"1gbit\"", &by, std::slice::from_ref(&one));
             (result.sim, result.unit)
         };
         assert_eq!(of("run.jain", "0.9"), (Some(0.9), "1".into()));
@@ -247,6 +256,9 @@ why = "because"
         let simulated = RunSummary { kernel: Some("6.1".into()), ..run("sim", 1e9, true) };
         let runs = [run("lab", 2e9, true), simulated];
         assert_eq!(compare(file.published(), &runs, "6.18", |_| None)[0].verdict, PublishedVerdict::Within);
-        assert_eq!(compare(file.published(), &runs[..1], "6.18", |_| None)[0].verdict, PublishedVerdict::Differs);
+        assert_eq!(
+            compare(file.published(), &runs[..1], "6.18", |_| None)[0].verdict,
+            PublishedVerdict::Differs
+        );
     }
 }

@@ -70,7 +70,8 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         kernel: args.kernel,
     };
     let engines = Engines::chosen(&args.engine);
-    let jobs = jobs(&asked, &Wanted { engines: &engines, variants: &args.variant, sets: &args.sets })?;
+    let wanted = Wanted { engines: &engines, variants: &args.variant, sets: &args.sets, ..Wanted::default() };
+    let jobs = jobs(&asked, &wanted)?;
     let stop = interrupt::flag()?;
     let setup = match engines.contains(&Engine::Lab) {
         true => Some(lab_setup(args.ports)?),
@@ -152,13 +153,19 @@ pub fn lab_setup(ports: Option<lab::Backend>) -> anyhow::Result<LabSetup> {
 /// The tables for people.
 fn tables(summary: &Summary, report: Option<&Path>) -> String {
     let mut text = format!("{}\n{}\n", summary.title, view::table::verdicts(&summary.runs));
-    for run in summary.runs.iter().filter(|r| !r.quality.notes.is_empty()) {
+    let mut told: Vec<String> = Vec::new();
+    for run in &summary.runs {
         let judged = if run.quality.ok { "remark" } else { "NOT TO BE TRUSTED" };
         let variant = run.variant.as_deref().unwrap_or("-");
         for note in &run.quality.notes {
-            text.push_str(&format!("{} {variant}: {judged}: {note}\n", run.engine));
+            let line = format!("{} {variant}: {judged}: {note}\n", run.engine);
+            // Of many runs the same is true.
+            if !told.contains(&line) {
+                told.push(line);
+            }
         }
     }
+    text.push_str(&told.concat());
     if !summary.published.is_empty() {
         text.push_str(&view::table::published(&summary.published));
     }

@@ -97,7 +97,8 @@ fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
         scenario.hosts.iter().map(|host| (machine.kernel_of(host), machine.hz_of(host))).collect();
     kernels.sort_unstable();
     kernels.dedup();
-    let told = |((major, minor), hz): &((u8, u8), u32)| format!("Linux {major}.{minor} at {hz} ticks a second");
+    let told =
+        |((major, minor), hz): &((u8, u8), u32)| format!("Linux {major}.{minor} at {hz} ticks a second");
     let kernels: Vec<String> = kernels.iter().map(told).collect();
     let mut notes = vec![format!("simulated: {}", kernels.join(", "))];
     if !scenario.captures.is_empty() {

@@ -66,9 +66,11 @@ fn the_model_shares_a_bottleneck_as_flows_do_that_lose_at_the_same_instants() {
 #[test]
 fn lab_8_under_the_published_kernel_and_the_hundred_megabit_hop() {
     let (_, document) = reproduce(&["L8-check", "L8-default", "H-100m"]);
-    for (variant, metric) in
-        [("default", "flows.bulk.goodput"), ("tuned", "flows.bulk.goodput"), ("tuned", "flows.bulk.steady_goodput")]
-    {
+    for (variant, metric) in [
+        ("default", "flows.bulk.goodput"),
+        ("tuned", "flows.bulk.goodput"),
+        ("tuned", "flows.bulk.steady_goodput"),
+    ] {
         assert_eq!(figure(&document, "L8-check", variant, metric)["verdict"], "within");
     }
     assert_eq!(figure(&document, "L8-default", "default", "flows.bulk.receive_window")["verdict"], "within");
@@ -98,7 +100,10 @@ fn the_report_has_tables_pictures_and_contradictions() {
     let place = Place::new("");
     let ran = place.run(&["reproduce", "L8-ping", "L8-util", "G-r2", "--report", "r.html"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stdout.contains("L8-ping") && ran.stdout.contains("the source contradicts itself"), "{ran:?}");
+    assert!(
+        ran.stdout.contains("L8-ping") && ran.stdout.contains("the source contradicts itself"),
+        "{ran:?}"
+    );
     let page = std::fs::read_to_string(place.path("r.html")).unwrap();
     for part in ["<svg", "G-r2", "contradicts itself", "171", "L8-util", "</html>"] {
         assert!(page.contains(part), "{part} is not in the page");

@@ -2,7 +2,7 @@
 //!
 //! Each module is one family of formulas with its sources: bandwidth-delay product and windows,
 //! socket buffers and what a kernel makes of them, headers on the wire, loss-throughput laws,
-//! additive increase and recovery, the start, fairness. [`predict`] combines them into the model
+//! additive increase and recovery, the start, fairness; and what sweeps need: knees, and the search for unknowns. [`predict`] combines them into the model
 //! engine's answer for one flow, [`report`] into the page that `longfat bdp` prints.
 //!
 //! Pure: no I/O, no clock. A single flow over one bottleneck; several flows sharing a link are the
@@ -22,10 +22,12 @@ mod aimd;
 mod buffer;
 mod fairness;
 mod kernel;
+mod knee;
 mod loss;
 mod predict;
 mod receive_share;
 pub mod report;
+mod search;
 mod start;
 mod window;
 mod wire;
@@ -40,12 +42,14 @@ pub use buffer::{
 };
 pub use fairness::{Sharer, fair_increase, jain_index, synchronous_shares};
 pub use kernel::{BufferDefaults, LEARNT_WINDOW_SHARE, buffer_defaults};
+pub use knee::{Knee, knee};
 pub use loss::{
     cubic_window_segs, loss_for_cubic, loss_for_reno, mathis_bps, pftk_bps, reno_window_segs,
     window_throughput_bps,
 };
 pub use predict::{Law, Limit, PathInputs, Prediction, predict};
 pub use receive_share::{HALF, first_packet_segs, received_truesize, window_share};
+pub use search::{Range, Tried, root_mean_square, search};
 pub use start::{INITIAL_WINDOW_SEGS, Start, initial_window_bytes};
 pub use window::{
     MAX_WINDOW, MAX_WINDOW_SCALE, bdp, bdp_f64, hol_throughput_share, scaled_window, throughput_bps,

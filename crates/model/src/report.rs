@@ -4,10 +4,10 @@ use units::{BitRate, Bytes, KernelVersion, Time, group_digits};
 
 use crate::{
     Aimd, Ip, LEARNT_WINDOW_SHARE, MAX_WINDOW, Start, Transport, bdp, bdp_f64, buffer_advice,
-    cubic_recovery_time, cubic_utilization, cubic_window_segs, fair_increase, goodput_bps, hol_throughput_share,
-    loss_for_cubic, loss_for_reno, mathis_bps, mss, payload_bytes, pftk_bps, queue_for_full_use,
-    responsiveness, sawtooth_utilization, throughput_bps, window_scale, window_share, window_throughput_bps,
-    window_utilization,
+    cubic_recovery_time, cubic_utilization, cubic_window_segs, fair_increase, goodput_bps,
+    hol_throughput_share, loss_for_cubic, loss_for_reno, mathis_bps, mss, payload_bytes, pftk_bps,
+    queue_for_full_use, responsiveness, sawtooth_utilization, throughput_bps, window_scale, window_share,
+    window_throughput_bps, window_utilization,
 };
 
 /// What tbf counts beside IP.

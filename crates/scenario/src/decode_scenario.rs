@@ -31,8 +31,9 @@ pub(crate) const TOP: Keys = Keys {
         "capture",
         "variants",
         "published",
+        "sweeps",
     ],
-    later: &["sweeps"],
+    later: &[],
 };
 const SWITCHES: Keys = Keys { what: "switches", known: &["names"], later: &[] };
 

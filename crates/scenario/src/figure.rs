@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     metric::{LinkMetric, Metric, RunMetric},
     suggest::suggest,
-    types::{Flow, Link},
+    types::{Flow, Link, Scenario},
 };
 
 /// What can be published about a flow's path without any run: keys of what `longfat bdp --json` prints. The key's
@@ -65,6 +65,13 @@ pub enum Figure {
 
 /// A mistake in a figure's name, and what would be right.
 pub(crate) type Wrong = (String, String);
+
+impl Scenario {
+    /// The figure called `text`, as in `flows.bulk.goodput`; the error says what is wrong and what would be right.
+    pub fn figure(&self, text: &str) -> Result<Figure, String> {
+        Figure::parse(text, &self.flows, &self.links).map_err(|(wrong, help)| format!("{wrong}; {help}"))
+    }
+}
 
 impl Figure {
     /// Reads a figure's name.
@@ -141,9 +148,7 @@ fn find_flow<'a>(name: &str, flows: &'a [Flow]) -> Result<&'a Flow, Wrong> {
 fn of_flow(flow: &Flow, metric: &str) -> Result<Figure, Wrong> {
     let usable = || Metric::ALL.into_iter().filter(|m| m.applies_to(&flow.kind)).map(Metric::name);
     match Metric::from_name(metric) {
-        Some(metric) if metric.applies_to(&flow.kind) => {
-            Ok(Figure::Flow { flow: flow.name.clone(), metric })
-        }
+        Some(metric) if metric.applies_to(&flow.kind) => Ok(Figure::Flow { flow: flow.name.clone(), metric }),
         Some(_) => {
             let help = format!("it has {}", usable().collect::<Vec<_>>().join(", "));
             Err((format!("a {} flow has no {metric}", flow.kind.name()), help))

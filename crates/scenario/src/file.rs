@@ -13,6 +13,7 @@ use crate::{
     set::set_layer,
     streams::write_out_streams,
     suggest::suggest,
+    sweep::{Axis, Places, combinations, decode_sweeps, groups, value_text},
     trace_file::{Files, Load, no_files},
     tree::{Node, Span, Table, parse_document},
     types::Scenario,
@@ -28,6 +29,7 @@ pub struct ScenarioFile {
     base: Table,
     variants: Vec<Variant>,
     published: Vec<Published>,
+    sweeps: Vec<Axis>,
     /// The files that it names, read.
     files: BTreeMap<String, String>,
 }
@@ -67,15 +69,18 @@ impl ScenarioFile {
         normalise(&mut root);
         let base = resolve_tree(&name, &root, &files, &mut problems);
         let variants = decode_variants(&root, &mut problems);
+        let sweeps = decode_sweeps(&root, &mut problems);
         problems = problems.stop(sources)?;
         for variant in &variants {
             check_variant(&name, &root, &files, &base, variant, &mut problems);
         }
+        problems = problems.stop(sources)?;
+        check_sweeps(&name, &root, &files, &variants, &sweeps, &mut problems);
         let names: Vec<&str> = variants.iter().map(|v| v.name.as_str()).collect();
         let published = decode_published(&root, &names, &base, &mut problems);
         problems.stop(sources)?;
         let files = files.into_read();
-        Ok(ScenarioFile { name, title: base.title, source, base: root, variants, published, files })
+        Ok(ScenarioFile { name, title: base.title, source, base: root, variants, published, sweeps, files })
     }
 
     /// One line for people; the name where the file has no title.
@@ -96,6 +101,20 @@ impl ScenarioFile {
     /// The published figures.
     pub fn published(&self) -> &[Published] {
         &self.published
+    }
+
+    /// What a run of the file is a run of: the points of its sweeps, each as the path and value of every swept field,
+    /// which [`ScenarioFile::resolve`] takes. One point without fields where nothing is swept.
+    pub fn points(&self) -> Vec<Vec<(String, String)>> {
+        let value = |axis: &Axis, place: usize| value_text(&axis.values[place]).unwrap_or_default();
+        let point = |places: Places| {
+            self.sweeps
+                .iter()
+                .zip(places)
+                .map(|(axis, place)| (axis.field.clone(), value(axis, place)))
+                .collect()
+        };
+        combinations(&self.sweeps).into_iter().map(point).collect()
     }
 
     /// Fine where there is something to run. A scenario without flows describes a network alone.
@@ -295,4 +314,60 @@ fn check_variant(
         }
     }
     problems.extend_within(&format!("variant \"{}\"", variant.name), found);
+}
+
+/// Checks every point of the sweeps, in the base or in every variant: first each value without the other sweeps', so
+/// that a wrong one is said once.
+fn check_sweeps(
+    name: &str,
+    root: &Table,
+    files: &Files,
+    variants: &[Variant],
+    sweeps: &[Axis],
+    problems: &mut Problems,
+) {
+    for axis in sweeps {
+        for value in axis.values.iter().filter(|value| value_text(value).is_none()) {
+            problems.add(value.span, format!("a field cannot be {}", value.kind()));
+        }
+    }
+    let apply_variant = |variant: &Variant| apply(root, &variant.layer, &mut Problems::default());
+    let mut trees: Vec<Table> = variants.iter().map(apply_variant).collect();
+    if trees.is_empty() {
+        trees.push(root.clone());
+    }
+    let mut check = |tree: &Table, layers: &[(&Axis, &Node)]| {
+        let mut found = Problems::default();
+        let mut tree = tree.clone();
+        for (axis, value) in layers {
+            tree = apply(&tree, &axis.layer(value), &mut found);
+        }
+        if found.is_empty() {
+            resolve_tree(name, &tree, files, &mut found);
+        }
+        let words = layers
+            .iter()
+            .map(|(axis, value)| format!("{} = {}", axis.field, value_text(value).unwrap_or_default()));
+        problems.extend_within(&format!("with {}", words.collect::<Vec<_>>().join(", ")), found);
+        problems.is_empty()
+    };
+    for tree in &trees {
+        // All of them, so that all mistakes are said.
+        let mut fine = true;
+        for group in groups(sweeps) {
+            for place in 0..sweeps[group[0]].values.len() {
+                let layers: Vec<(&Axis, &Node)> =
+                    group.iter().map(|axis| (&sweeps[*axis], &sweeps[*axis].values[place])).collect();
+                fine &= check(tree, &layers);
+            }
+        }
+        let points = if sweeps.len() > 1 && fine { combinations(sweeps) } else { Vec::new() };
+        for point in points {
+            let layers: Vec<(&Axis, &Node)> =
+                sweeps.iter().zip(point).map(|(axis, place)| (axis, &axis.values[place])).collect();
+            if !check(tree, &layers) {
+                return;
+            }
+        }
+    }
 }

@@ -30,6 +30,7 @@
 //! ```
 
 mod address;
+mod amount;
 mod cc;
 mod change;
 mod decode_cc;
@@ -64,6 +65,7 @@ mod read;
 mod set;
 mod streams;
 mod suggest;
+mod sweep;
 mod trace_file;
 mod tree;
 mod types;
@@ -72,16 +74,18 @@ mod validate_addresses;
 mod validate_flows;
 mod validate_topology;
 
+pub use amount::Amount;
 pub use cc::{Cc, CcValue, CcValues};
 pub use change::{change_direction, describe_direction};
 pub use decode_hosts::is_simulated;
 pub use error::{Error, Mistake};
+pub use figure::{FORMS, Figure};
 pub use file::{CcMistake, ScenarioFile};
 pub use import::{ImportError, Imported, import_mn};
-pub use figure::{FORMS, Figure};
 pub use metric::{LinkMetric, Metric, RunMetric};
 pub use path::Hop;
 pub use published::{Published, Sense};
+pub use sweep::MAX_POINTS;
 pub use trace_file::Load;
 pub use types::{
     Change, Cidr, Flow, Host, Interface, Kind, Link, Nic, Ping, Router, Scenario, StaticRoute, Tcp,

@@ -145,12 +145,7 @@ pub(crate) fn decode_published(
     all
 }
 
-fn decode_one(
-    node: &Node,
-    variants: &[&str],
-    base: &Scenario,
-    problems: &mut Problems,
-) -> Option<Published> {
+fn decode_one(node: &Node, variants: &[&str], base: &Scenario, problems: &mut Problems) -> Option<Published> {
     let mut reader = Reader::new(node, &PUBLISHED, problems)?;
     let id = reader.required_text("id", "\"L8-default\"");
     if id.as_deref().is_some_and(|id| id.trim().is_empty()) {

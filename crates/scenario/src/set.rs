@@ -16,7 +16,11 @@ pub(crate) fn set_layer(path: &str, value: &str, source: usize, problems: &mut P
         );
         return Table::default();
     };
-    let innermost = parse_value(value, source, path.len() + 1);
+    layer_of(keys, whole, parse_value(value, source, path.len() + 1))
+}
+
+/// The layer that sets what the keys lead to; they are all written at `whole`.
+pub(crate) fn layer_of(keys: Vec<String>, whole: Span, innermost: Node) -> Table {
     let root = keys.into_iter().rev().fold(innermost, |node, key| {
         let table = Table(vec![Entry { key, key_span: whole, node }]);
         Node { span: whole, value: Value::Table(table) }
@@ -28,7 +32,7 @@ pub(crate) fn set_layer(path: &str, value: &str, source: usize, problems: &mut P
 }
 
 /// The keys of a dotted path; a key in double quotes may have dots. `None` if a key is empty or a quote open.
-fn split_path(path: &str) -> Option<Vec<String>> {
+pub(crate) fn split_path(path: &str) -> Option<Vec<String>> {
     let mut keys = vec![String::new()];
     let mut quoted = false;
     for c in path.trim().chars() {

@@ -43,6 +43,7 @@ fn every_key_has_its_place() {
         ("a link's direction", network.replace("[hosts.h1]", "forward = { qqqqqqqqqq = 1 }\n[hosts.h1]")),
         ("a loss", network.replace("[hosts.h1]", "forward = { loss = { qqqqqqqqqq = 1 } }\n[hosts.h1]")),
         ("a flow", network.to_owned() + "[[flows]]\nqqqqqqqqqq = 1\n"),
+        ("a sweep", network.to_owned() + "[[sweeps]]\nqqqqqqqqqq = 1\n"),
         ("a ping flow", network.to_owned() + "[[flows]]\nkind = \"ping\"\nqqqqqqqqqq = 1\n"),
     ] {
         let shown = ScenarioFile::parse("x.toml", &text).unwrap_err().to_string();

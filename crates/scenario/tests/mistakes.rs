@@ -126,11 +126,6 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
         ),
         (
             "[[published]]",
-            "[[sweeps]]",
-            r#"f.toml:32:3: "sweeps" is not supported yet; supported in a scenario: title, duration, sample, seed, repeat, hosts, switches, routers, links, flows, capture, variants, published"#,
-        ),
-        (
-            "[[published]]",
             "[[publisht]]",
             r#"f.toml:32:3: unknown key "publisht" in a scenario; did you mean "published"?"#,
         ),

@@ -10,6 +10,7 @@ mod event;
 mod flow_sample;
 mod link_sample;
 mod summary;
+mod sweep;
 mod table;
 
 pub use cause::Cause;
@@ -19,5 +20,9 @@ pub use link_sample::LinkSample;
 pub use summary::{
     FlowSummary, HostInfo, Limited, LinkSummary, PublishedResult, PublishedVerdict, Quality, RunSummary,
     SUMMARY_SCHEMA, Setting, Summary,
+};
+pub use sweep::{
+    Fit, FitDocument, FitFigure, FitTried, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField,
+    SweptValue, Unknown, WindowLaw,
 };
 pub use table::{ColumnInfo, Metrics};

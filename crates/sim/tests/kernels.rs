@@ -107,7 +107,8 @@ fn small_queues_keep_the_delay_short() {
 #[test]
 fn controllers_are_told_of_acks_not_of_segments() {
     let growth = |kernel: &str, cc: &str| {
-        let flow = format!("cc = {{ name = \"griddt\", initial_ssthresh = 100, {cc} }}\nreceive_buffer = \"4MB\"");
+        let flow =
+            format!("cc = {{ name = \"griddt\", initial_ssthresh = 100, {cc} }}\nreceive_buffer = \"4MB\"");
         let outcome = run(12, &format!("kernel = \"{kernel}\""), &flow);
         let rows = outcome.flows.iter().filter(|row| row.flow == "bulk");
         let cwnd: Vec<i64> = rows.filter_map(|row| row.snd_cwnd_segs).collect();

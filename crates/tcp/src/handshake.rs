@@ -3,9 +3,7 @@
 //! Departures:
 //! 1. The answering end is a whole socket from the SYN on; there are no request sockets, cookies or simultaneous opens.
 
-use crate::{
-    Agreed, Endpoint, Event, Flags, InitialWindow, NEEDS_ECN, Segment, State, SynOptions,
-};
+use crate::{Agreed, Endpoint, Event, Flags, InitialWindow, NEEDS_ECN, Segment, State, SynOptions};
 
 /// TCP_ECN_OK.
 const ECN_OK: u8 = 1;

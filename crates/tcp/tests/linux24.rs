@@ -96,8 +96,7 @@ fn without_settings_the_window_is_64_kib() {
 
 #[test]
 fn times_count_in_ticks_and_packets_leave_one_by_one_and_unpaced() {
-    let mut pair =
-        Pair::new(linux24(1500, 1_000_000), Path::new(100_000_000, 104_000_000, 10_000), None);
+    let mut pair = Pair::new(linux24(1500, 1_000_000), Path::new(100_000_000, 104_000_000, 10_000), None);
     pair.run(5 * SECOND);
     let info = pair.sender.info(pair.now);
     assert_eq!(info.rto_us % 10_000, 0);

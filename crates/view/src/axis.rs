@@ -14,6 +14,8 @@ pub(crate) enum Unit {
     Bytes,
     Seconds,
     Count,
+    /// A number that may have fractions.
+    Share,
 }
 
 impl Unit {
@@ -22,7 +24,7 @@ impl Unit {
             Unit::BitRate => "b/s",
             Unit::Bytes => "B",
             Unit::Seconds => "s",
-            Unit::Count => "",
+            Unit::Count | Unit::Share => "",
         }
     }
 
@@ -115,7 +117,7 @@ impl Axis {
 
     fn with_step(min: f64, max: f64, step: f64, unit: Unit) -> Self {
         let (factor, name) = match unit {
-            Unit::Count => (1.0, ""),
+            Unit::Count | Unit::Share => (1.0, ""),
             Unit::Seconds => prefix(max.abs().max(min.abs()).min(1.0), 1e-6),
             Unit::BitRate | Unit::Bytes => prefix(max.abs().max(min.abs()), 1.0),
         };
@@ -226,7 +228,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_values_give_a_usable_axis(low in -1e18..1e18f64, spread in 0.0..1e18f64, target in 1usize..12) {
-            for unit in [Unit::BitRate, Unit::Bytes, Unit::Seconds, Unit::Count] {
+            for unit in [Unit::BitRate, Unit::Bytes, Unit::Seconds, Unit::Count, Unit::Share] {
                 let axis = Axis::of_values(low, low + spread, unit, target);
                 prop_assert!(axis.min < axis.max);
                 prop_assert!(axis.min <= low && axis.max >= low + spread);

@@ -16,6 +16,7 @@
 
 mod axis;
 mod canvas;
+mod chart;
 mod compare;
 mod error;
 mod escape;
@@ -30,9 +31,11 @@ mod report_parts;
 mod reproduction;
 mod series;
 mod style;
+pub mod sweep;
 pub mod table;
 pub mod words;
 
+pub use chart::{Chart, ChartCurve, ChartPoint, ChartValue, chart};
 pub use compare::{Comparison, FlowComparison, MetricComparison, compare};
 pub use error::Error;
 pub use loaded::LoadedRun;

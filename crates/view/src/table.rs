@@ -12,7 +12,7 @@ use crate::{number, words};
 type Print = fn(f64) -> String;
 
 /// What stands for an unknown figure.
-const UNKNOWN: &str = "-";
+pub(crate) const UNKNOWN: &str = "-";
 
 /// The runs, one a line, newest last.
 pub fn runs(entries: &[RunEntry]) -> String {
@@ -174,7 +174,8 @@ pub fn reproduced(results: &[Reproduced]) -> String {
                 of(figure.lab),
                 words::verdict(figure.verdict).to_owned(),
             ]);
-            let contradiction = figure.contradiction.as_ref().map(|text| format!("the source contradicts itself: {text}"));
+            let contradiction =
+                figure.contradiction.as_ref().map(|text| format!("the source contradicts itself: {text}"));
             for text in contradiction.iter().chain(&figure.why) {
                 let remark = format!("{}: {text}\n", result.id);
                 if !remarks.contains(&remark) {
@@ -375,16 +376,16 @@ fn presentation(metric: &MetricComparison) -> (String, Print) {
     (name.replace('_', " "), number::bytes)
 }
 
-fn or_unknown(value: Option<f64>, print: impl Fn(f64) -> String) -> String {
+pub(crate) fn or_unknown(value: Option<f64>, print: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), print)
 }
 
-fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     cells.into_iter().map(str::to_owned).collect()
 }
 
 /// Columns padded to their widest cell; `right` tells which are right-aligned. No spaces at line ends.
-fn table(rows: &[Vec<String>], right: &[bool]) -> String {
+pub(crate) fn table(rows: &[Vec<String>], right: &[bool]) -> String {
     // A name from a file must not move the cursor or change colours.
     let clean = |cell: &String| cell.chars().filter(|c| !c.is_control()).collect::<String>();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(clean).collect()).collect();

@@ -12,7 +12,7 @@ use record::Run;
 use schema::{PublishedVerdict, RunSummary, Summary};
 use serde_json::json;
 use units::Time;
-use view::{LoadedRun, Reproduced, ReportExtra};
+use view::{LoadedRun, ReportExtra, Reproduced};
 
 use crate::{
     batch,
@@ -117,7 +117,9 @@ fn wanted(asked: &[String]) -> anyhow::Result<BTreeSet<&'static str>> {
         wanted.extend(ids().filter(|id| id == word || id.starts_with(&family)));
         if wanted.len() == before && !ids().any(|id| id == word || id.starts_with(&family)) {
             let known = ids().collect::<Vec<_>>().join(", ");
-            return Err(Exit::BadInput(format!("there is no published result {word:?}; there are {known}")).into());
+            return Err(
+                Exit::BadInput(format!("there is no published result {word:?}; there are {known}")).into()
+            );
         }
     }
     Ok(wanted)

@@ -48,13 +48,22 @@ impl<'a> Plan<'a> {
                     .collect();
                 let to_be_run = figures.iter().any(|p| !p.figure.is_closed_form());
                 if engines.contains(&Engine::Model) && !figures.is_empty() {
-                    plan.jobs.extend(jobs(one, &Wanted { engines: &[Engine::Model], variants: named, sets: &[] })?);
+                    plan.jobs.extend(jobs(
+                        one,
+                        &Wanted { engines: &[Engine::Model], variants: named, ..Wanted::default() },
+                    )?);
                 }
                 if engines.contains(&Engine::Sim) && to_be_run {
-                    plan.jobs.extend(jobs(one, &Wanted { engines: &[Engine::Sim], variants: named, sets: &[] })?);
+                    plan.jobs.extend(jobs(
+                        one,
+                        &Wanted { engines: &[Engine::Sim], variants: named, ..Wanted::default() },
+                    )?);
                 }
                 if lab.is_some() && to_be_run {
-                    in_lab.extend(jobs(one, &Wanted { engines: &[Engine::Lab], variants: named, sets: &[] })?);
+                    in_lab.extend(jobs(
+                        one,
+                        &Wanted { engines: &[Engine::Lab], variants: named, ..Wanted::default() },
+                    )?);
                 }
             }
         }

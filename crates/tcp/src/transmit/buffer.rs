@@ -6,7 +6,7 @@
 use super::{chrono, output::Push, queue::Chunk};
 use crate::{
     CaEvent, CaState, Endpoint, Operation, State,
-    behaviour::{Windows, Growth},
+    behaviour::{Growth, Windows},
 };
 
 /// `SKB_DATA_ALIGN` of `skb_shared_info` and of `sk_buff`, bytes.

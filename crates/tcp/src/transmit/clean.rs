@@ -154,7 +154,8 @@ impl Endpoint {
 
     /// `tcp_skb_spurious_retrans`: the ACK echoes a time before this was sent again.
     fn spurious_retrans(&self, skb: &Skb) -> bool {
-        skb.marks.any(Marks::ANY_RETRANS) && self.echo_before(self.timestamp(self.full_us(skb.sent_us) * 1000))
+        skb.marks.any(Marks::ANY_RETRANS)
+            && self.echo_before(self.timestamp(self.full_us(skb.sent_us) * 1000))
     }
 
     /// `tcp_tsopt_ecr_before`; `ms` is a time as timestamps carry it.

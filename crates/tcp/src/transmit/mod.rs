@@ -36,9 +36,7 @@ mod timeout;
 mod timers;
 mod undo;
 
-use crate::{
-    CaEvent, CaState, Config, Endpoint, Event, Operation, behaviour::Windows, segment::before,
-};
+use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, behaviour::Windows, segment::before};
 pub(crate) use chrono::Chrono;
 use queue::SendQueue;
 use sacked::Sacked;

@@ -1,0 +1,146 @@
+//! The runs of a sweep by point: means with their confidence, and where the metric levels off.
+
+use scenario::Amount;
+use schema::{RunSummary, SweepKnee, SweepPoint, SweptField, SweptValue};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::{
+    job::Job,
+    window_law::{self, Line},
+};
+
+/// Two-sided.
+const CONFIDENCE: f64 = 0.95;
+
+/// A run of a point, and whether it had been made before.
+pub struct PointRun<'a> {
+    pub job: &'a Job<'a>,
+    pub run: RunSummary,
+    pub earlier: bool,
+}
+
+/// The swept fields, in the order given, with the unit that their numbers have.
+pub fn fields(names: &[String], points: &[SweepPoint]) -> Vec<SweptField> {
+    let unit = |index: usize| {
+        let first = points.first().and_then(|point| Amount::parse(&point.values.get(index)?.text));
+        first.map_or("", Amount::unit).to_owned()
+    };
+    names
+        .iter()
+        .enumerate()
+        .map(|(index, field)| SweptField { field: field.clone(), unit: unit(index) })
+        .collect()
+}
+
+/// Neighbouring runs that differ in their repeat alone, as one point each.
+pub fn points(
+    runs: &[PointRun<'_>],
+    fields: &[String],
+    figure: impl Fn(&RunSummary) -> Option<f64>,
+) -> Vec<SweepPoint> {
+    let is_same = |a: &PointRun<'_>, b: &PointRun<'_>| {
+        (a.job.engine, a.job.variant, &a.job.point) == (b.job.engine, b.job.variant, &b.job.point)
+    };
+    runs.chunk_by(is_same).map(|repeats| point(repeats, fields, &figure)).collect()
+}
+
+fn point(
+    repeats: &[PointRun<'_>],
+    fields: &[String],
+    figure: &impl Fn(&RunSummary) -> Option<f64>,
+) -> SweepPoint {
+    let job = repeats[0].job;
+    let value = |field: &String| {
+        let text = job.point.as_ref().and_then(|point| point.values.get(field)).cloned().unwrap_or_default();
+        SweptValue { number: Amount::parse(&text).map(|amount| amount.value), text }
+    };
+    let figures: Vec<f64> = repeats.iter().filter_map(|one| figure(&one.run)).collect();
+    let mean = mean(&figures);
+    SweepPoint {
+        engine: job.engine.name().into(),
+        variant: job.variant.map(Into::into),
+        values: fields.iter().map(value).collect(),
+        runs: repeats.iter().map(|one| one.run.id.clone()).collect(),
+        earlier: repeats.iter().filter(|one| one.earlier).count() as u32,
+        confidence: mean.and_then(|mean| confidence(&figures, mean)),
+        mean,
+        figures,
+        quality_ok: repeats.iter().all(|one| one.run.quality.ok),
+    }
+}
+
+fn mean(figures: &[f64]) -> Option<f64> {
+    (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
+}
+
+/// Mean less and plus t s / sqrt(n), with Student's t of n - 1 degrees of freedom.
+fn confidence(figures: &[f64], mean: f64) -> Option<(f64, f64)> {
+    let degrees = figures.len().checked_sub(1).filter(|degrees| *degrees > 0)? as f64;
+    let variance = figures.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / degrees;
+    let t = StudentsT::new(0.0, 1.0, degrees).ok()?.inverse_cdf((1.0 + CONFIDENCE) / 2.0);
+    let half = t * (variance / figures.len() as f64).sqrt();
+    Some((mean - half, mean + half))
+}
+
+/// Where the metric levels off over the first field, for each engine, variant and value of the other fields.
+pub fn knees(
+    runs: &[PointRun<'_>],
+    points: &[SweepPoint],
+    fields: &[SweptField],
+    metric: &str,
+) -> Vec<SweepKnee> {
+    let mut lines: Vec<Vec<&SweepPoint>> = Vec::new();
+    for point in points.iter().filter(|point| !point.values.is_empty()) {
+        let same = |line: &&mut Vec<&SweepPoint>| {
+            let first = line[0];
+            (&first.engine, &first.variant, &first.values[1..])
+                == (&point.engine, &point.variant, &point.values[1..])
+        };
+        match lines.iter_mut().find(same) {
+            Some(line) => line.push(point),
+            None => lines.push(vec![point]),
+        }
+    }
+    lines.into_iter().filter_map(|line| knee(runs, line, fields, metric)).collect()
+}
+
+fn knee(
+    runs: &[PointRun<'_>],
+    mut line: Vec<&SweepPoint>,
+    fields: &[SweptField],
+    metric: &str,
+) -> Option<SweepKnee> {
+    let at = |point: &SweepPoint| point.values[0].number;
+    line.retain(|point| at(point).is_some() && point.mean.is_some());
+    line.sort_by(|a, b| at(a).unwrap_or(0.0).total_cmp(&at(b).unwrap_or(0.0)));
+    let heights: Vec<(f64, f64)> = line.iter().filter_map(|point| Some((at(point)?, point.mean?))).collect();
+    let found = model::knee(&heights)?;
+    let summary = |id: &String| runs.iter().map(|one| &one.run).find(|run| run.id == *id);
+    let of_points: Line<'_> =
+        line.iter().filter_map(|p| Some((at(p)?, p.runs.iter().filter_map(summary).collect()))).collect();
+    Some(SweepKnee {
+        engine: line[0].engine.clone(),
+        variant: line[0].variant.clone(),
+        others: line[0].values[1..].to_vec(),
+        at: found.at,
+        plateau: found.plateau,
+        level_from: found.level_from,
+        law: window_law::of(&fields[0].field, metric, &found, &of_points),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn confidence_is_students() {
+        // t(0.975) of 4 degrees is 2.7764 (NIST handbook, 1.3.6.7.2), the standard deviation 1.5811.
+        let (low, high) = confidence(&[1.0, 2.0, 3.0, 4.0, 5.0], 3.0).unwrap();
+        assert!((high - 3.0 - 2.7764 * 1.5811 / 5f64.sqrt()).abs() < 1e-3, "{high}");
+        assert!((high + low - 6.0).abs() < 1e-12);
+        assert_eq!(confidence(&[2.0], 2.0), None);
+        assert_eq!(confidence(&[2.0, 2.0], 2.0), Some((2.0, 2.0)));
+        assert_eq!((mean(&[]), mean(&[1.0, 3.0])), (None, Some(2.0)));
+    }
+}

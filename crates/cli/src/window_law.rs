@@ -1,0 +1,52 @@
+//! What the window law says of a knee: goodput = window / RTT, so the plateau needs a window of plateau x RTT, at the
+//! round-trip time of the loaded path (a queue that stands makes it longer than that of a ping). What buffer that takes:
+//! the kernel makes a size that is asked for twice as large, and uses a share of that.
+
+use model::{Knee, SENT_SHARE};
+use schema::{FlowSummary, RunSummary, WindowLaw};
+
+/// The kernel doubles what is asked for (net/core/sock.c, sock_setsockopt).
+const DOUBLED: f64 = 2.0;
+
+/// The runs of each value of a field.
+pub type Line<'a> = Vec<(f64, Vec<&'a RunSummary>)>;
+
+/// The law for a sweep over `field`; `None` where that is no socket buffer of the flow whose goodput `metric` is.
+pub fn of(field: &str, metric: &str, knee: &Knee, line: &Line<'_>) -> Option<WindowLaw> {
+    let flow = ["goodput", "steady_goodput"]
+        .iter()
+        .find_map(|name| metric.strip_prefix("flows.")?.strip_suffix(name)?.strip_suffix('.'))?;
+    let buffer = field.strip_prefix("flows.")?.strip_prefix(flow)?.strip_prefix('.')?;
+    let loaded_rtt_us = at_knee(flow, knee.at, line, |flow| flow.mean_rtt_us)?;
+    let share = match buffer {
+        "send_buffer" => SENT_SHARE,
+        "receive_buffer" => at_knee(flow, knee.at, line, |flow| flow.window_share)?,
+        _ => return None,
+    };
+    let window_bytes = knee.plateau * loaded_rtt_us * 1e-6 / 8.0;
+    Some(WindowLaw {
+        real_bytes: DOUBLED * knee.at,
+        loaded_rtt_us,
+        window_bytes,
+        at: window_bytes / (DOUBLED * share),
+    })
+}
+
+/// A figure of the flow at the knee, between its values at the points on both sides.
+fn at_knee(
+    flow: &str,
+    knee: f64,
+    line: &Line<'_>,
+    figure: impl Fn(&FlowSummary) -> Option<f64>,
+) -> Option<f64> {
+    let mean = |runs: &[&RunSummary]| {
+        let flows = runs.iter().filter_map(|run| run.flows.iter().find(|f| f.name == flow));
+        let figures: Vec<f64> = flows.filter_map(&figure).collect();
+        (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
+    };
+    let known: Vec<(f64, f64)> = line.iter().filter_map(|(at, runs)| Some((*at, mean(runs)?))).collect();
+    let after = known.iter().position(|(at, _)| *at >= knee)?;
+    let (x1, y1) = known[after];
+    let Some((x0, y0)) = after.checked_sub(1).map(|before| known[before]) else { return Some(y1) };
+    Some(y0 + (y1 - y0) * (knee - x0) / (x1 - x0))
+}

@@ -1,0 +1,232 @@
+//! `longfat sweep` and `[[sweeps]]` in the simulator: the same bytes however many runs are made side by side, nothing made
+//! twice, knees where the window law has them, and unknowns found again.
+
+mod common;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use common::{Place, SMALL};
+use serde_json::Value;
+
+/// SMALL with random loss and two swept queues.
+fn swept() -> String {
+    SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"0.1%\"")
+        + "[[sweeps]]\nfield = \"links.h1-s1.forward.queue\"\nvalues = [\"20p\", \"100p\"]\n"
+}
+
+/// The Parquet files of all records of a place, by what the run was: point, repeat and table.
+fn tables(place: &Place, runs: &str) -> BTreeMap<(String, u64, String), Vec<u8>> {
+    let records = std::fs::read_dir(place.path(runs).join("s")).unwrap();
+    let of_record = |dir: PathBuf| {
+        let summary: Value =
+            serde_json::from_slice(&std::fs::read(dir.join("summary.json")).unwrap()).unwrap();
+        let run = summary["runs"][0].clone();
+        ["flows.parquet", "links.parquet", "events.parquet"].map(|name| {
+            let key = (run["sweep"].to_string(), run["seed"].as_u64().unwrap(), name.to_owned());
+            (key, std::fs::read(dir.join(name)).unwrap())
+        })
+    };
+    records.flat_map(|entry| of_record(entry.unwrap().path())).collect()
+}
+
+#[test]
+fn the_bytes_are_the_same_with_one_run_at_a_time_and_with_three() {
+    let place = Place::new(&swept());
+    let all: Vec<_> = [("one", "1"), ("three", "3"), ("again", "3")]
+        .iter()
+        .map(|(runs, jobs)| {
+            let args = ["--runs", runs, "sweep", "s.toml", "--repeat", "3", "--jobs", jobs, "--json"];
+            let sweep = place.run(&args).json();
+            let points: Vec<Value> = sweep["points"].as_array().unwrap().clone();
+            assert_eq!(points.len(), 2);
+            assert_eq!(
+                (points[0]["values"][0]["text"].as_str(), points[1]["values"][0]["text"].as_str()),
+                (Some("20p"), Some("100p"))
+            );
+            let figures: Vec<String> = points.iter().map(|p| p["figures"].to_string()).collect();
+            (tables(&place, runs), figures)
+        })
+        .collect();
+    // Two points, three seeds, three tables; and losses differ by seed.
+    assert_eq!(all[0].0.len(), 18);
+    assert!(all[0] == all[1] && all[1] == all[2]);
+    let events: std::collections::BTreeSet<&Vec<u8>> = all[0]
+        .0
+        .iter()
+        .filter(|((_, _, table), _)| table == "events.parquet")
+        .map(|(_, bytes)| bytes)
+        .collect();
+    assert_eq!(events.len(), 6);
+}
+
+#[test]
+fn run_makes_all_points_and_says_which() {
+    let place = Place::new(&swept());
+    let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
+    let runs = all["runs"].as_array().unwrap();
+    let queues: Vec<&str> =
+        runs.iter().map(|run| run["sweep"]["links.h1-s1.forward.queue"].as_str().unwrap()).collect();
+    assert_eq!(queues, ["20p", "20p", "100p", "100p"]);
+    assert!(runs[1]["id"].as_str().unwrap().ends_with("-p1"), "{}", runs[1]["id"]);
+    let set = place.run(&["run", "s.toml", "--set", "links.h1-s1.forward.queue=5p", "--engine", "sim"]);
+    assert_eq!(set.code, 2);
+    assert!(set.stderr.contains("this field is swept"), "{set:?}");
+}
+
+#[test]
+fn what_is_on_record_is_not_made_again() {
+    let place = Place::new(SMALL);
+    let over = |values: &str, more: &[&str]| {
+        let over = format!("flows.bulk.cc={values}");
+        let args = [&["sweep", "s.toml", "--over", &over, "--repeat", "2", "--json"], more].concat();
+        let sweep = place.run(&args).json();
+        let points = sweep["points"].as_array().unwrap().clone();
+        let earlier: Vec<u64> = points.iter().map(|p| p["earlier"].as_u64().unwrap()).collect();
+        let figures: Vec<Value> = points.iter().map(|p| p["figures"].clone()).collect();
+        (earlier, figures)
+    };
+    let (earlier, first) = over("reno,cubic", &[]);
+    assert_eq!(earlier, [0, 0]);
+    // As after an interruption: one record is not there.
+    let records: Vec<PathBuf> =
+        std::fs::read_dir(place.path("runs/s")).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(records.len(), 4);
+    let lost = records.iter().find(|path| path.to_string_lossy().ends_with("-r2-p1")).unwrap();
+    std::fs::remove_dir_all(lost).unwrap();
+    assert_eq!(over("reno,cubic", &[]), (vec![1, 2], first.clone()));
+    assert_eq!(over("cubic,bic", &[]).0, [2, 0]);
+    assert_eq!(over("reno,cubic", &["--again"]), (vec![0, 0], first));
+    // Another setting or another kernel is another run.
+    assert_eq!(over("cubic", &["--set", "seed=7"]).0, [0]);
+    assert_eq!(over("cubic", &["--kernel", "6.1"]).0, [0]);
+}
+
+/// Two hosts back to back, as in the socket buffer tests of UCL (2002): 1 Gb/s and 150 us.
+const BACK_TO_BACK: &str = r#"title = "back to back"
+duration = "1s"
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+both = { rate = "1gbit", delay = "75us", queue = "10MB", overhead = 38 }
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+receive_buffer = "8MiB"
+"#;
+
+#[test]
+fn the_knee_over_a_socket_buffer_is_where_the_window_law_has_it() {
+    let place = Place::new(BACK_TO_BACK);
+    let sizes = "flows.bulk.send_buffer=2KiB,5KiB,8KiB,10KiB,15KiB,20KiB,25KiB,30KiB,40KiB,60KiB,80KiB";
+    let svg = place.path("plot.svg");
+    let args =
+        ["sweep", "s.toml", "--over", sizes, "-o", svg.to_str().unwrap(), "--report", "page.html", "--json"];
+    let sweep = place.run(&args).json();
+    let knee = &sweep["knees"][0];
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{sweep}"));
+    let (at, law) = (number(&knee["at"]), number(&knee["law"]["at"]));
+    assert!((at / law - 1.0).abs() < 0.2, "the knee is at {at}, the law has it at {law}: {sweep}");
+    assert_eq!(number(&knee["law"]["real_bytes"]), 2.0 * at);
+    assert!((number(&knee["plateau"]) / 941e6 - 1.0).abs() < 0.02, "{knee}");
+    // A path that is loaded is longer than an empty one.
+    assert!(number(&knee["law"]["loaded_rtt_us"]) > 150.0, "{knee}");
+    let drawn = std::fs::read_to_string(svg).unwrap();
+    assert!(
+        drawn.starts_with("<svg")
+            && drawn.contains("flows.bulk.send_buffer (B)")
+            && drawn.contains("swatch dot s0")
+    );
+    let page = std::fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(page.contains("knee at") && page.contains("<svg"), "{page}");
+}
+
+/// SMALL, and the goodput that it has with a queue that nobody knows.
+fn with_published(name: &str, goodput_bps: f64) -> String {
+    format!(
+        "{SMALL}[[published]]\nid = \"{name}\"\nmetric = \"flows.bulk.goodput\"\nvalue = \"{}bit\"\ntolerance = \"1%\"\n",
+        goodput_bps as u64
+    )
+}
+
+#[test]
+fn an_unknown_is_found_again_by_what_it_gave() {
+    let place = Place::new(SMALL);
+    let goodput = |set: &str| {
+        let run = place
+            .run(&["run", "s.toml", "--engine", "sim", "--set", "duration=4s", "--set", set, "--json"])
+            .json();
+        run["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap()
+    };
+    // The delay fixes the goodput of a flow that starts and ends.
+    let (a, b) = (goodput("links.h1-s1.forward.delay=37ms"), goodput("flows.bulk.cc=reno"));
+    std::fs::write(place.path("a.toml"), with_published("A", a)).unwrap();
+    std::fs::write(
+        place.path("b.toml"),
+        with_published("B", b).replace("delay = \"10ms\"", "delay = \"37ms\""),
+    )
+    .unwrap();
+    let fit = |more: &[&str]| {
+        let common = [
+            "sweep",
+            "a.toml",
+            "--set",
+            "duration=4s",
+            "--fit",
+            "links.h1-s1.forward.delay=5ms..100ms",
+            "--most-runs",
+            "30",
+            "--json",
+        ];
+        place.run(&[&common, more].concat()).json()["fit"].clone()
+    };
+    let found = fit(&[]);
+    let best = found["unknowns"][0]["best"]["number"].as_f64().unwrap();
+    assert!((best / 0.037 - 1.0).abs() < 0.1, "{found}");
+    assert!(found["error"].as_f64().unwrap() < 0.01, "{found}");
+    assert!(
+        found["runs"].as_u64().unwrap() <= 30 && found["tried"].as_array().unwrap().len() > 12,
+        "{found}"
+    );
+    assert_eq!(found["figures"][0]["id"].as_str(), Some("A"));
+    // The same search again, and one after the other, is the same.
+    assert_eq!(fit(&["--jobs", "1"]), found);
+    // One value for two files, of which one's figure asks for something else.
+    let both = fit(&["b.toml"]);
+    assert_eq!(both["figures"].as_array().unwrap().len(), 2);
+    let only = fit(&["b.toml", "--to", "A"]);
+    assert_eq!(only["unknowns"], found["unknowns"]);
+    // A search leaves no records.
+    assert_eq!(std::fs::read_dir(place.path("runs")).unwrap().count(), 1);
+}
+
+#[test]
+fn bad_input_is_said() {
+    let place = Place::new(SMALL);
+    for (args, said) in [
+        (vec![], "nothing is swept"),
+        (vec!["--over", "flows.bulk.cc=reno,nosuch"], "nosuch"),
+        (vec!["--over", "flows.bulk.nosuch=1"], "unknown key \"nosuch\""),
+        (vec!["--over", "flows.bulk.cc=reno", "--metric", "flows.x.goodput"], "unknown flow \"x\""),
+        (
+            vec!["--over", "flows.bulk.cc=reno", "--metric", "flows.bulk.first_rtt"],
+            "a tcp flow has no first_rtt; it has goodput",
+        ),
+        (vec!["--over", "flows.bulk.cc=reno", "-o", "no/where.svg"], "no such directory"),
+        (vec!["--fit", "links.h1-s1.forward.queue=1p..9p"], "no published figure"),
+        (vec!["--fit", "links.h1-s1.forward.queue=9p..1p"], "two ascending values"),
+        (vec!["--fit", "duration=1s..2s", "--over", "seed=1"], "cannot be used with"),
+    ] {
+        let ran = place.run(&[&["sweep", "s.toml"], args.as_slice()].concat());
+        assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(said), "{args:?}: {ran:?}");
+    }
+    assert!(!place.path("runs/s").exists());
+    let published = Place::new(&with_published("A", 1e7));
+    let few = published.run(&["sweep", "s.toml", "--fit", "seed=1..9", "--repeat", "5", "--most-runs", "3"]);
+    assert_eq!(few.code, 2, "{few:?}");
+    assert!(few.stderr.contains("takes 5 runs"), "{few:?}");
+}

@@ -1,0 +1,118 @@
+//! Where a curve that rises and then levels off has its knee: two straight lines by least squares.
+//!
+//! The points left of a split make the rise (a line through them, from the origin where there is one only), those right
+//! of it the plateau (their mean); the knee is where the two meet. Of all splits the one with the least squares is
+//! taken. There is none where one straight line explains the points as well: a curve that only rises, or is level.
+
+/// A curve that rises in equal steps has its knee where it meets the plateau: so many times smaller must the squared
+/// error of two lines be than that of one.
+const BETTER_THAN_ONE_LINE: f64 = 4.0;
+/// A curve varies no more than this where it is level (share of its plateau).
+const LEVEL: f64 = 0.05;
+
+/// The knee of a curve.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Knee {
+    /// Where rise and plateau meet.
+    pub at: f64,
+    /// The height of the plateau.
+    pub plateau: f64,
+    /// The first point from which on all are within 5 % of the plateau; `None` where the last is not.
+    pub level_from: Option<f64>,
+}
+
+/// The knee of points in ascending order of their first number; `None` below four points or without a knee.
+pub fn knee(points: &[(f64, f64)]) -> Option<Knee> {
+    let heights = points.iter().map(|p| p.1);
+    let (low, high) = (heights.clone().fold(f64::INFINITY, f64::min), heights.fold(0.0, f64::max));
+    if points.len() < 4 || high - low <= LEVEL * high {
+        return None;
+    }
+    // A plateau of one point is no plateau.
+    let splits = (1..=points.len() - 2).filter_map(|rising| broken_at(points, rising));
+    let (error, at, plateau) = splits.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (offset, slope) = line(points);
+    let one_line = squares(points, |x| offset + slope * x);
+    if error * BETTER_THAN_ONE_LINE > one_line {
+        return None;
+    }
+    let uneven = points.iter().rposition(|(_, y)| (y / plateau - 1.0).abs() > LEVEL);
+    let level_from = points.get(uneven.map_or(0, |last| last + 1)).map(|p| p.0);
+    Some(Knee { at, plateau, level_from })
+}
+
+/// The squared error of a rise over the first `rising` points and a plateau over the others, where they meet, and how
+/// high; `None` where they do not meet between the points.
+fn broken_at(points: &[(f64, f64)], rising: usize) -> Option<(f64, f64, f64)> {
+    let (rise, level) = points.split_at(rising);
+    let plateau = level.iter().map(|p| p.1).sum::<f64>() / level.len() as f64;
+    let (offset, slope) = match rise {
+        [(x, y)] => (0.0, y / x),
+        rise => line(rise),
+    };
+    let at = (plateau - offset) / slope;
+    let meets = slope > 0.0 && at >= points[0].0 && at <= points[points.len() - 1].0;
+    let broken = |x: f64| if x < at { offset + slope * x } else { plateau };
+    meets.then(|| (squares(points, broken), at, plateau))
+}
+
+/// Offset and slope of the line with the least squares.
+fn line(points: &[(f64, f64)]) -> (f64, f64) {
+    let n = points.len() as f64;
+    let (mean_x, mean_y) = points.iter().fold((0.0, 0.0), |m, p| (m.0 + p.0 / n, m.1 + p.1 / n));
+    let over = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum::<f64>();
+    let under = points.iter().map(|(x, _)| (x - mean_x) * (x - mean_x)).sum::<f64>();
+    let slope = if under > 0.0 { over / under } else { 0.0 };
+    (mean_y - slope * mean_x, slope)
+}
+
+fn squares(points: &[(f64, f64)], curve: impl Fn(f64) -> f64) -> f64 {
+    points.iter().map(|(x, y)| (y - curve(*x)) * (y - curve(*x))).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(xs: &[f64], height: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
+        xs.iter().map(|x| (*x, height(*x))).collect()
+    }
+
+    const SIZES: [f64; 13] = [2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 50.0, 60.0, 70.0, 80.0];
+
+    #[test]
+    fn a_window_that_fills_the_path_at_27() {
+        let found = knee(&curve(&SIZES, |x| (x / 27.0).min(1.0) * 941e6)).unwrap();
+        assert!((found.at / 27.0 - 1.0).abs() < 1e-9 && (found.plateau / 941e6 - 1.0).abs() < 1e-9);
+        assert_eq!(found.level_from, Some(30.0));
+    }
+
+    #[test]
+    fn dips_move_it_little() {
+        let mut points = curve(&SIZES, |x| (x / 27.0).min(1.0) * 941.0);
+        points[2].1 *= 0.8;
+        points[7].1 *= 0.9;
+        let found = knee(&points).unwrap();
+        assert!((found.at / 27.0 - 1.0).abs() < 0.12, "{found:?}");
+        assert_eq!(found.level_from, Some(40.0));
+    }
+
+    #[test]
+    fn a_knee_between_few_points_of_a_doubling_sweep() {
+        let doubled = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+        let found = knee(&curve(&doubled, |x| (x / 6.0).min(1.0))).unwrap();
+        assert!((found.at / 6.0 - 1.0).abs() < 1e-9, "{found:?}");
+        let before_the_second = knee(&curve(&doubled, |x| (x / 1.5).min(1.0))).unwrap();
+        assert!((before_the_second.at / 1.5 - 1.0).abs() < 1e-9, "{before_the_second:?}");
+    }
+
+    #[test]
+    fn neither_a_rise_alone_nor_a_level_has_one() {
+        assert_eq!(knee(&curve(&SIZES, |x| 3.0 * x)), None);
+        assert_eq!(knee(&curve(&SIZES, |x| 5.0 + 3.0 * x)), None);
+        assert_eq!(knee(&curve(&SIZES, |x| 941.0 + x / 10.0)), None);
+        assert_eq!(knee(&curve(&SIZES, |x| 100.0 - x)), None);
+        assert_eq!(knee(&curve(&SIZES[..3], |x| x.min(3.0))), None);
+        assert_eq!(knee(&[]), None);
+    }
+}

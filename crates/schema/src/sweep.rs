@@ -1,0 +1,184 @@
+//! The document that `longfat sweep --json` prints: `longfat.sweep/1`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::HostInfo;
+
+/// The value of the document's `schema` field.
+pub const SWEEP_SCHEMA: &str = "longfat.sweep/1";
+
+/// A metric of one scenario over the values of fields.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// Always [`SWEEP_SCHEMA`].
+    pub schema: String,
+    /// The scenario's name (its file's stem).
+    pub scenario: String,
+    /// The scenario's title.
+    pub title: String,
+    /// The machine.
+    pub host: HostInfo,
+    /// What is measured, as in `flows.bulk.goodput`.
+    pub metric: String,
+    /// Its unit: `bit/s`, `s`, `B` or `1`.
+    pub unit: String,
+    /// The swept fields.
+    pub fields: Vec<SweptField>,
+    /// A row for each engine, variant and point, in the order of the sweep.
+    pub points: Vec<SweepPoint>,
+    /// Where the metric levels off over the first field, for each line of the others.
+    pub knees: Vec<SweepKnee>,
+}
+
+/// A swept field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SweptField {
+    /// The path, as in `links.s1-s2.forward.queue`.
+    pub field: String,
+    /// The unit of its numbers: `B`, `bit/s`, `s`, `packets`, or empty.
+    pub unit: String,
+}
+
+/// A value of a swept field.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweptValue {
+    /// As written.
+    pub text: String,
+    /// In the field's unit; `null` where it is no number.
+    pub number: Option<f64>,
+}
+
+/// The runs of one point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepPoint {
+    /// `lab`, `sim` or `model`.
+    pub engine: String,
+    /// The variant's name; `null` where the scenario has none.
+    pub variant: Option<String>,
+    /// A value of each field.
+    pub values: Vec<SweptValue>,
+    /// The records of its repeats.
+    pub runs: Vec<String>,
+    /// How many of them had been made before.
+    pub earlier: u32,
+    /// The metric of each run that has one.
+    pub figures: Vec<f64>,
+    /// Their mean.
+    pub mean: Option<f64>,
+    /// Where the mean of many more runs lies with 95 % confidence (Student's t); `null` below two runs.
+    pub confidence: Option<(f64, f64)>,
+    /// False where a run is not to be trusted; its record says why.
+    pub quality_ok: bool,
+}
+
+/// Where a metric stops rising.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepKnee {
+    /// `lab`, `sim` or `model`.
+    pub engine: String,
+    /// The variant's name.
+    pub variant: Option<String>,
+    /// The values of the fields after the first.
+    pub others: Vec<SweptValue>,
+    /// The first field's value where the rise meets the plateau, in the field's unit.
+    pub at: f64,
+    /// The height of the plateau, in the metric's unit.
+    pub plateau: f64,
+    /// The first value from which on all are within 5 % of the plateau; `null` where the last is not.
+    pub level_from: Option<f64>,
+    /// What the window law says of it, where the field is a socket buffer and the metric its flow's goodput.
+    pub law: Option<WindowLaw>,
+}
+
+/// The window law: goodput = window / RTT, at the round-trip time of the loaded path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WindowLaw {
+    /// What the kernel takes of the buffer at the knee: twice what was asked for.
+    pub real_bytes: f64,
+    /// Mean round-trip time at the knee.
+    pub loaded_rtt_us: f64,
+    /// The window that gives the plateau at this round-trip time.
+    pub window_bytes: f64,
+    /// The size to ask for to have that window.
+    pub at: f64,
+}
+
+/// What `longfat sweep --fit --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FitDocument {
+    /// Always [`SWEEP_SCHEMA`].
+    pub schema: String,
+    /// The machine.
+    pub host: HostInfo,
+    /// What was found.
+    pub fit: Fit,
+}
+
+/// The values of unknowns that match published figures best.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fit {
+    /// The scenarios.
+    pub scenarios: Vec<String>,
+    /// `sim` or `model`.
+    pub engine: String,
+    /// The fields that were searched.
+    pub unknowns: Vec<Unknown>,
+    /// Root mean square of the figures' relative errors at the best values; `null` where a figure is missing.
+    pub error: Option<f64>,
+    /// The figures at the best values.
+    pub figures: Vec<FitFigure>,
+    /// All that was tried, in ascending order of the values.
+    pub tried: Vec<FitTried>,
+    /// How many runs that were.
+    pub runs: u32,
+}
+
+/// A field that was searched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Unknown {
+    /// The path.
+    pub field: String,
+    /// The unit of its numbers.
+    pub unit: String,
+    /// The range that was searched.
+    pub low: SweptValue,
+    /// Its other end.
+    pub high: SweptValue,
+    /// The best value.
+    pub best: SweptValue,
+}
+
+/// A published figure beside ours at the best values.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FitFigure {
+    /// The scenario.
+    pub scenario: String,
+    /// The figure's id.
+    pub id: String,
+    /// Its variant.
+    pub variant: Option<String>,
+    /// What is measured.
+    pub metric: String,
+    /// `bit/s`, `s`, `B` or `1`.
+    pub unit: String,
+    /// The published figure.
+    pub published: f64,
+    /// Where it is a bound: `below` or `above`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
+    /// Ours; `null` where the run has none.
+    pub ours: Option<f64>,
+    /// Ours over the published one, less 1; 0 within a bound.
+    pub residual: Option<f64>,
+}
+
+/// One set of values that was tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FitTried {
+    /// A value of each unknown.
+    pub values: Vec<SweptValue>,
+    /// Root mean square of the relative errors; `null` where a figure is missing.
+    pub error: Option<f64>,
+    /// Our figures, in the order of [`Fit::figures`].
+    pub figures: Vec<Option<f64>>,
+}

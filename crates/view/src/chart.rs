@@ -1,0 +1,259 @@
+//! Curves over the values of a field, with error bars: what a sweep or a fit shows.
+//!
+//! Numbers lie on a logarithmic axis where they span more than a factor of 16, else on a linear one; what is no number
+//! (a congestion control) has places at equal distances. The axis names the values themselves.
+
+use crate::axis::{Axis, Unit};
+use crate::canvas::{Anchor, Canvas, fit, text_width};
+use crate::style::{plot_css, series_class};
+
+const LEFT: f64 = 66.0;
+const RIGHT: f64 = 30.0;
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 320.0;
+const TEXT: f64 = 12.0;
+const ROW: f64 = 20.0;
+/// Half the width of an error bar's ends.
+const WHISKER: f64 = 4.0;
+const LOGARITHMIC_FROM: f64 = 16.0;
+
+/// A value of the horizontal axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChartValue {
+    /// As it is written.
+    pub text: String,
+    /// `None` where it is no number.
+    pub number: Option<f64>,
+}
+
+/// A point of a curve.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ChartPoint {
+    /// Which of the chart's values it belongs to.
+    pub value: usize,
+    /// How high it is.
+    pub height: f64,
+    /// From where to where its error bar goes.
+    pub bar: Option<(f64, f64)>,
+}
+
+/// A curve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChartCurve {
+    /// What it is of.
+    pub label: String,
+    /// In ascending order of their values.
+    pub points: Vec<ChartPoint>,
+    /// A place of the horizontal axis that is marked, in the numbers of its values.
+    pub mark: Option<f64>,
+}
+
+/// A chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// The heading.
+    pub title: String,
+    /// What the horizontal axis is.
+    pub across: String,
+    /// Its values, in ascending order where they are numbers.
+    pub values: Vec<ChartValue>,
+    /// What the vertical axis is.
+    pub up: String,
+    /// Its unit: `bit/s`, `B`, `s`; anything else counts.
+    pub unit: String,
+    /// The curves.
+    pub curves: Vec<ChartCurve>,
+}
+
+/// Draws a chart.
+pub fn chart(chart: &Chart) -> String {
+    let places = Places::of(&chart.values);
+    let mut canvas = Canvas::default();
+    canvas.text(LEFT, 26.0, Anchor::Start, "title", &fit(&chart.title, 16.0, WIDTH - LEFT - RIGHT));
+    let top = draw_legend(&mut canvas, &chart.curves, 40.0);
+    let axis = vertical_axis(chart);
+    let heading =
+        if axis.unit.is_empty() { chart.up.clone() } else { format!("{} ({})", chart.up, axis.unit) };
+    canvas.heading(LEFT, top + 13.0, &heading, "");
+    let top = top + 24.0;
+    let y = |height: f64| top + (1.0 - axis.position(height)) * HEIGHT;
+    for tick in &axis.ticks {
+        canvas.line(LEFT, y(tick.value), WIDTH - RIGHT, y(tick.value), "grid");
+        canvas.text(LEFT - 8.0, y(tick.value) + 4.0, Anchor::End, "tick", &tick.text);
+    }
+    draw_values(&mut canvas, &chart.values, &places, top + HEIGHT);
+    for (index, curve) in chart.curves.iter().enumerate() {
+        let class = series_class(index);
+        if let Some(x) = curve.mark.and_then(|mark| places.of_number(mark)) {
+            canvas.line(x, top, x, top + HEIGHT, &format!("swatch dot {class}"));
+        }
+        let placed = || curve.points.iter().map(|point| (places.x(point.value), y(point.height)));
+        canvas.path(placed().map(Some), &class);
+        canvas.marks(placed(), &class);
+        for point in &curve.points {
+            let Some((low, high)) = point.bar else { continue };
+            let x = places.x(point.value);
+            let bar = format!("swatch {class}");
+            canvas.line(x, y(low), x, y(high), &bar);
+            canvas.line(x - WHISKER, y(low), x + WHISKER, y(low), &bar);
+            canvas.line(x - WHISKER, y(high), x + WHISKER, y(high), &bar);
+        }
+    }
+    canvas.line(LEFT, top + HEIGHT, WIDTH - RIGHT, top + HEIGHT, "axis");
+    let middle = (LEFT + WIDTH - RIGHT) / 2.0;
+    canvas.text(middle, top + HEIGHT + 38.0, Anchor::Middle, "tick", &chart.across);
+    let label = format!("{} over {}", chart.up, chart.across);
+    canvas.finish(WIDTH, top + HEIGHT + 50.0, &label, Some(&plot_css()))
+}
+
+/// Where the values lie, in pixels.
+struct Places {
+    xs: Vec<f64>,
+    scale: Scale,
+}
+
+enum Scale {
+    Linear { low: f64, high: f64 },
+    Logarithmic { low: f64, high: f64 },
+    Names,
+}
+
+impl Places {
+    fn of(values: &[ChartValue]) -> Self {
+        let numbers: Vec<f64> = values.iter().filter_map(|value| value.number).collect();
+        let low = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let scale = if numbers.len() < values.len() || low >= high {
+            Scale::Names
+        } else if low > 0.0 && high / low > LOGARITHMIC_FROM {
+            Scale::Logarithmic { low, high }
+        } else {
+            Scale::Linear { low, high }
+        };
+        let mut places = Places { xs: Vec::new(), scale };
+        let x = |(index, value): (usize, &ChartValue)| {
+            value
+                .number
+                .and_then(|number| places.of_number(number))
+                .unwrap_or_else(|| pixel((index as f64 + 0.5) / values.len() as f64))
+        };
+        places.xs = values.iter().enumerate().map(x).collect();
+        places
+    }
+
+    /// The place of a number; `None` off the axis, or where the axis has names.
+    fn of_number(&self, number: f64) -> Option<f64> {
+        let share = match self.scale {
+            Scale::Names => return None,
+            Scale::Linear { low, high } => (number - low) / (high - low),
+            Scale::Logarithmic { low, high } => (number / low).ln() / (high / low).ln(),
+        };
+        (0.0..=1.0).contains(&share).then(|| pixel(share))
+    }
+
+    fn x(&self, value: usize) -> f64 {
+        self.xs.get(value).copied().unwrap_or(LEFT)
+    }
+}
+
+/// A little room is left at both ends.
+fn pixel(share: f64) -> f64 {
+    LEFT + 16.0 + share * (WIDTH - LEFT - RIGHT - 32.0)
+}
+
+fn vertical_axis(chart: &Chart) -> Axis {
+    let points = || chart.curves.iter().flat_map(|curve| &curve.points);
+    let ends = || {
+        points().flat_map(|p| [p.height, p.bar.map_or(p.height, |b| b.0), p.bar.map_or(p.height, |b| b.1)])
+    };
+    let low = ends().fold(f64::INFINITY, f64::min);
+    let high = ends().fold(f64::NEG_INFINITY, f64::max);
+    let unit = match chart.unit.as_str() {
+        "bit/s" => Unit::BitRate,
+        "B" => Unit::Bytes,
+        "s" => Unit::Seconds,
+        _ => Unit::Share,
+    };
+    Axis::of_values(low.min(0.0), high, unit, 6)
+}
+
+/// Names the values where there is room for them.
+fn draw_values(canvas: &mut Canvas, values: &[ChartValue], places: &Places, bottom: f64) {
+    let mut free_from = f64::NEG_INFINITY;
+    for (index, value) in values.iter().enumerate() {
+        let x = places.x(index);
+        let text = fit(&value.text, TEXT, 150.0);
+        let half = text_width(&text, TEXT) / 2.0;
+        canvas.line(x, bottom, x, bottom + 4.0, "axis");
+        if x - half >= free_from {
+            canvas.text(x, bottom + 18.0, Anchor::Middle, "tick", &text);
+            free_from = x + half + 8.0;
+        }
+    }
+}
+
+fn draw_legend(canvas: &mut Canvas, curves: &[ChartCurve], top: f64) -> f64 {
+    if curves.iter().all(|curve| curve.label.is_empty()) {
+        return top;
+    }
+    let (mut x, mut y) = (LEFT, top);
+    for (index, curve) in curves.iter().enumerate() {
+        let label = fit(&curve.label, TEXT, WIDTH - LEFT - RIGHT - 40.0);
+        let needed = 24.0 + text_width(&label, TEXT);
+        if x > LEFT && x + needed > WIDTH - RIGHT {
+            (x, y) = (LEFT, y + ROW);
+        }
+        canvas.line(x, y + 8.0, x + 18.0, y + 8.0, &format!("swatch {}", series_class(index)));
+        canvas.text(x + 24.0, y + 12.0, Anchor::Start, "key-text", &label);
+        x += needed + 22.0;
+    }
+    y + ROW + 6.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(numbers: &[f64]) -> Vec<ChartValue> {
+        numbers.iter().map(|n| ChartValue { text: format!("{n}p"), number: Some(*n) }).collect()
+    }
+
+    #[test]
+    fn decades_lie_at_equal_distances_and_names_too() {
+        let places = Places::of(&values(&[1.0, 10.0, 100.0]));
+        assert!((places.xs[2] - places.xs[1] - (places.xs[1] - places.xs[0])).abs() < 1e-9);
+        let near = Places::of(&values(&[1.0, 2.0, 5.0]));
+        assert!((near.xs[2] - near.xs[1]) > 2.9 * (near.xs[1] - near.xs[0]));
+        assert_eq!(near.of_number(9.0), None);
+        let named = |text: &str| ChartValue { text: text.into(), number: None };
+        let names = Places::of(&[named("reno"), named("cubic")]);
+        assert!(names.xs[0] < names.xs[1] && names.of_number(1.0).is_none());
+        assert_eq!(Places::of(&values(&[5.0])).xs.len(), 1);
+    }
+
+    #[test]
+    fn a_chart_has_its_curves_bars_and_values() {
+        let curve = ChartCurve {
+            label: "reno <&>".into(),
+            points: vec![
+                ChartPoint { value: 0, height: 1e6, bar: Some((0.5e6, 1.5e6)) },
+                ChartPoint { value: 1, height: 2e6, bar: None },
+            ],
+            mark: Some(15.0),
+        };
+        let svg = chart(&Chart {
+            title: "queues".into(),
+            across: "queue (packets)".into(),
+            values: values(&[10.0, 20.0]),
+            up: "goodput".into(),
+            unit: "bit/s".into(),
+            curves: vec![curve],
+        });
+        for part in ["reno &lt;&amp;&gt;", "goodput (Mb/s)", "10p", "20p", "swatch dot s0", "queue (packets)"]
+        {
+            assert!(svg.contains(part), "{part} in {svg}");
+        }
+        // One bar: a line and its two ends, beside the legend's swatch.
+        assert_eq!(svg.matches("class=\"swatch s0\"").count(), 4);
+    }
+}

@@ -1,0 +1,272 @@
+//! A sweep or a fit as text, as a chart, and as a page.
+
+use schema::{Fit, Sweep, SweepKnee, SweepPoint, SweptValue};
+
+use crate::chart::{Chart, ChartCurve, ChartPoint, ChartValue, chart};
+use crate::escape::escape;
+use crate::style::PAGE_CSS;
+use crate::table::{UNKNOWN, or_unknown, table, texts};
+use crate::{number, words};
+
+/// The points of a sweep, one a line, and where the metric levels off.
+pub fn sweep(sweep: &Sweep) -> String {
+    let has_variants = sweep.points.iter().any(|point| point.variant.is_some());
+    let mut header = texts(["ENGINE"]);
+    if has_variants {
+        header.push("VARIANT".into());
+    }
+    header.extend(sweep.fields.iter().map(|field| short(&field.field).to_uppercase()));
+    header.extend(texts([metric_name(&sweep.metric), "95 % CONFIDENCE", "RUNS", ""]));
+    let mut right = vec![false; header.len()];
+    right[1 + usize::from(has_variants)..].fill(true);
+    let last = right.len() - 1;
+    right[last] = false;
+    let mut rows = vec![header];
+    rows.extend(sweep.points.iter().map(|point| row(point, has_variants, &sweep.unit)));
+    let mut text = table(&rows, &right);
+    sweep.knees.iter().for_each(|knee| text.push_str(&tell_knee(sweep, knee)));
+    text
+}
+
+fn row(point: &SweepPoint, has_variants: bool, unit: &str) -> Vec<String> {
+    let mut row = vec![point.engine.clone()];
+    if has_variants {
+        row.push(point.variant.clone().unwrap_or_else(|| UNKNOWN.into()));
+    }
+    row.extend(point.values.iter().map(|value| value.text.clone()));
+    row.push(or_unknown(point.mean, |mean| words::figure(mean, unit)));
+    let between =
+        |(low, high): (f64, f64)| format!("{} to {}", words::figure(low, unit), words::figure(high, unit));
+    row.push(point.confidence.map_or(UNKNOWN.into(), between));
+    row.push(point.runs.len().to_string());
+    let mut remarks = Vec::new();
+    if !point.quality_ok {
+        remarks.push("NOT TO BE TRUSTED".to_owned());
+    }
+    if point.earlier > 0 {
+        remarks.push(format!("{} made before", point.earlier));
+    }
+    row.push(remarks.join(", "));
+    row
+}
+
+fn tell_knee(sweep: &Sweep, knee: &SweepKnee) -> String {
+    let Some(field) = sweep.fields.first() else { return String::new() };
+    let value = |number: f64| field_value(number, &field.unit);
+    let of = curve_label(sweep, &knee.engine, knee.variant.as_deref(), &knee.others);
+    let of = if of.is_empty() { of } else { format!("{of}: ") };
+    let mut text = format!(
+        "{of}knee at {} {}, plateau {}",
+        short(&field.field),
+        value(knee.at),
+        words::figure(knee.plateau, &sweep.unit)
+    );
+    if let Some(from) = knee.level_from {
+        text.push_str(&format!(", within 5 % of it from {} on", value(from)));
+    }
+    text.push('\n');
+    if let Some(law) = &knee.law {
+        text.push_str(&format!(
+            "  asked {}, which the kernel makes {}; the window law, plateau x loaded RTT of {} = {}, asks for {} \
+             (the knee is {:+.0} % off)\n",
+            value(knee.at),
+            number::bytes(law.real_bytes),
+            number::micros(law.loaded_rtt_us),
+            number::bytes(law.window_bytes),
+            number::bytes(law.at),
+            (knee.at / law.at - 1.0) * 100.0,
+        ));
+    }
+    text
+}
+
+/// A sweep's metric over its first field, a curve for each of the others' values.
+pub fn sweep_chart(sweep: &Sweep) -> String {
+    let mut values: Vec<SweptValue> = Vec::new();
+    for first in sweep.points.iter().filter_map(|point| point.values.first()) {
+        if !values.contains(first) {
+            values.push(first.clone());
+        }
+    }
+    sort(&mut values);
+    let mut curves: Vec<ChartCurve> = Vec::new();
+    for point in &sweep.points {
+        let (Some(first), Some(height)) = (point.values.first(), point.mean) else { continue };
+        let others = &point.values[1..];
+        let label = curve_label(sweep, &point.engine, point.variant.as_deref(), others);
+        let value = values.iter().position(|v| v == first).unwrap_or_default();
+        let drawn = ChartPoint { value, height, bar: point.confidence };
+        match curves.iter_mut().find(|curve| curve.label == label) {
+            Some(curve) => curve.points.push(drawn),
+            None => {
+                let of_this = |knee: &&SweepKnee| {
+                    knee.engine == point.engine && knee.variant == point.variant && knee.others == others
+                };
+                let mark = sweep.knees.iter().find(of_this).map(|knee| knee.at);
+                curves.push(ChartCurve { label, points: vec![drawn], mark });
+            }
+        }
+    }
+    curves.iter_mut().for_each(|curve| curve.points.sort_by_key(|point| point.value));
+    let across = sweep.fields.first().map_or(String::new(), |field| named(&field.field, &field.unit));
+    chart(&Chart {
+        title: sweep.title.clone(),
+        across,
+        values: chart_values(&values),
+        up: sweep.metric.clone(),
+        unit: sweep.unit.clone(),
+        curves,
+    })
+}
+
+/// The values found, what they leave over, and all that was tried.
+pub fn fit(fit: &Fit) -> String {
+    let mut text = String::new();
+    for unknown in &fit.unknowns {
+        text.push_str(&format!(
+            "best {} = {} (searched from {} to {})\n",
+            unknown.field, unknown.best.text, unknown.low.text, unknown.high.text
+        ));
+    }
+    text.push_str(&format!("root mean square error {} in {} runs\n\n", percent(fit.error), fit.runs));
+    let mut rows = vec![texts(["FIGURE", "METRIC", "PUBLISHED", "OURS", "RESIDUAL"])];
+    for figure in &fit.figures {
+        rows.push(vec![
+            figure_name(fit, figure),
+            figure.metric.clone(),
+            words::figure(figure.published, &figure.unit),
+            or_unknown(figure.ours, |ours| words::figure(ours, &figure.unit)),
+            percent(figure.residual),
+        ]);
+    }
+    text.push_str(&table(&rows, &[false, false, true, true, true]));
+    text.push_str("\nsensitivity\n");
+    let mut header: Vec<String> = fit.unknowns.iter().map(|u| short(&u.field).to_uppercase()).collect();
+    header.push("ERROR".into());
+    header.extend(
+        fit.figures
+            .iter()
+            .map(|figure| format!("{} {}", figure_name(fit, figure), metric_name(&figure.metric))),
+    );
+    let right = vec![true; header.len()];
+    let mut rows = vec![header];
+    for tried in &fit.tried {
+        let mut row: Vec<String> = tried.values.iter().map(|value| value.text.clone()).collect();
+        row.push(percent(tried.error));
+        let figures = tried.figures.iter().zip(&fit.figures);
+        row.extend(figures.map(|(ours, figure)| or_unknown(*ours, |ours| words::figure(ours, &figure.unit))));
+        rows.push(row);
+    }
+    text + &table(&rows, &right)
+}
+
+/// Each figure's relative error over the first unknown, of the tries with the best values of the others, and the error as
+/// a whole.
+pub fn fit_chart(fit: &Fit) -> String {
+    let best = |values: &[SweptValue]| {
+        values.iter().zip(&fit.unknowns).skip(1).all(|(value, unknown)| *value == unknown.best)
+    };
+    let tried: Vec<_> = fit.tried.iter().filter(|tried| best(&tried.values)).collect();
+    let mut values: Vec<SweptValue> =
+        tried.iter().filter_map(|tried| tried.values.first().cloned()).collect();
+    sort(&mut values);
+    let place = |value: Option<&SweptValue>| values.iter().position(|v| Some(v) == value).unwrap_or_default();
+    let curve = |label: String, height: &dyn Fn(&schema::FitTried) -> Option<f64>| {
+        let point = |tried: &&schema::FitTried| {
+            let height = 100.0 * height(tried)?;
+            Some(ChartPoint { value: place(tried.values.first()), height, bar: None })
+        };
+        let mut points: Vec<ChartPoint> = tried.iter().filter_map(point).collect();
+        points.sort_by_key(|point| point.value);
+        ChartCurve { label, points, mark: None }
+    };
+    let mut curves = vec![curve("root mean square".into(), &|tried| tried.error)];
+    curves[0].mark = fit.unknowns.first().and_then(|unknown| unknown.best.number);
+    for (index, figure) in fit.figures.iter().enumerate() {
+        let label = format!("{} {}", figure_name(fit, figure), figure.metric);
+        curves
+            .push(curve(label, &|tried| Some(tried.figures.get(index).copied()?? / figure.published - 1.0)));
+    }
+    let across = fit.unknowns.first().map_or(String::new(), |unknown| named(&unknown.field, &unknown.unit));
+    chart(&Chart {
+        title: format!("{}: what the figures do with the unknown", fit.scenarios.join(", ")),
+        across,
+        values: chart_values(&values),
+        up: "relative error (%)".into(),
+        unit: "1".into(),
+        curves,
+    })
+}
+
+/// A page of a text and a chart, for a browser.
+pub fn sweep_page(title: &str, text: &str, svg: &str, command: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} \u{b7} longfat</title>\n\
+         <style>\n{PAGE_CSS}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{svg}\n\
+         <pre class=\"scroll\"><code>{}</code></pre>\n<p>Made by:</p>\n<pre><code>{}</code></pre>\n</main>\n</body>\n</html>\n",
+        escape(text),
+        escape(command)
+    )
+}
+
+/// What tells a curve from the others: engine, variant, and the values of the fields after the first.
+fn curve_label(sweep: &Sweep, engine: &str, variant: Option<&str>, others: &[SweptValue]) -> String {
+    let mut parts = Vec::new();
+    if sweep.points.iter().any(|point| point.engine != engine) {
+        parts.push(engine.to_owned());
+    }
+    parts.extend(variant.map(str::to_owned));
+    let fields = sweep.fields.iter().skip(1).zip(others);
+    parts.extend(fields.map(|(field, value)| format!("{} {}", short(&field.field), value.text)));
+    parts.join(", ")
+}
+
+fn chart_values(values: &[SweptValue]) -> Vec<ChartValue> {
+    values.iter().map(|v| ChartValue { text: v.text.clone(), number: v.number }).collect()
+}
+
+/// By number where all are numbers.
+fn sort(values: &mut Vec<SweptValue>) {
+    values.dedup();
+    if values.iter().all(|value| value.number.is_some()) {
+        values.sort_by(|a, b| a.number.unwrap_or(0.0).total_cmp(&b.number.unwrap_or(0.0)));
+    }
+}
+
+fn figure_name(fit: &Fit, figure: &schema::FitFigure) -> String {
+    let twice = fit.figures.iter().filter(|other| other.id == figure.id).count() > 1;
+    match &figure.variant {
+        Some(variant) if twice => format!("{} {variant}", figure.id),
+        _ => figure.id.clone(),
+    }
+}
+
+fn field_value(number: f64, unit: &str) -> String {
+    match unit {
+        "" => number::significant(number, 4),
+        "packets" => format!("{} packets", number::significant(number, 3)),
+        unit => words::figure(number, unit),
+    }
+}
+
+fn named(field: &str, unit: &str) -> String {
+    if unit.is_empty() { field.to_owned() } else { format!("{field} ({unit})") }
+}
+
+/// `queue` of `links.s1-s2.forward.queue`.
+fn short(field: &str) -> &str {
+    field.rsplit('.').next().unwrap_or(field)
+}
+
+/// `goodput` of `flows.bulk.goodput`, with the flow where there may be several: it is said in the title line.
+fn metric_name(metric: &str) -> &str {
+    metric.strip_prefix("flows.").unwrap_or(metric)
+}
+
+/// A share with its sign, in per cent.
+fn percent(share: Option<f64>) -> String {
+    or_unknown(share, |share| format!("{:+.1} %", share * 100.0))
+}

@@ -129,10 +129,24 @@ fn tuned(host: &Host, name: &str) -> Option<[u64; 3]> {
     values.try_into().ok()
 }
 
-/// A host's setting: its own, else the machine's.
+/// A host's setting: its own, else that of the Linux 2.4 which the scenario gives it, else the machine's.
 pub fn setting(host: Option<&Host>, name: &str) -> Option<String> {
+    let old = host.is_some_and(|host| host.kernel == Some((2, 4)));
     match host.and_then(|host| host.sysctl.get(name)) {
         Some(text) => Some(text.clone()),
+        None if old => setting_24(name),
         None => fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok(),
+    }
+}
+
+/// What Linux 2.4 begins with; its congestion control is in the stack.
+fn setting_24(name: &str) -> Option<String> {
+    let config = tcp::Config::linux24();
+    let three = |[least, default, most]: [u32; 3]| format!("{least} {default} {most}");
+    match name {
+        "net.ipv4.tcp_congestion_control" => Some("reno".into()),
+        "net.ipv4.tcp_rmem" => Some(three(config.rmem)),
+        "net.ipv4.tcp_wmem" => Some(three(config.wmem)),
+        _ => None,
     }
 }

@@ -46,7 +46,7 @@ pub struct RunArgs {
     /// where /dev/net/tun may be opened
     #[arg(long, value_name = "PORTS")]
     ports: Option<lab::Backend>,
-    /// The Linux version that is simulated, as in 6.1; without it this machine's
+    /// The Linux version that is simulated on hosts that name none, as in 6.1 or 2.4; without it this machine's
     #[arg(long, value_name = "VERSION")]
     kernel: Option<KernelVersion>,
     /// How many simulations to make side by side; without it one on each processor. The lab's runs are made one

@@ -157,7 +157,13 @@ struct Native<'a> {
 impl Native<'_> {
     /// What one end of a flow has: what the flow says, else what its host is set to.
     fn asked(&self, flow: &Flow, side: Side) -> Cc {
-        let by_host = |name: &str| Cc::Named(default_cc(self.scenario.host(name)));
+        let by_host = |name: &str| {
+            let mut host = self.scenario.host(name).cloned();
+            if let Some(host) = &mut host {
+                host.kernel = Some(self.machine.kernel_of(host));
+            }
+            Cc::Named(default_cc(host.as_ref()))
+        };
         match (&flow.kind, side) {
             (Kind::Tcp(tcp), Side::Sender) => tcp.cc.clone().unwrap_or_else(|| by_host(&flow.from)),
             (_, Side::Sender) => by_host(&flow.from),

@@ -142,12 +142,17 @@ impl Endpoint {
     fn process(&mut self, segment: &Segment) {
         self.sk.rx_opt.rcv_tsval = segment.tsval;
         self.sk.rx_opt.rcv_tsecr = segment.tsecr;
+        let clock = self.clock();
+        // Of what lies outside the window, not even the acknowledgement counts (`tcp_validate_incoming`).
+        if !self.receiver.expects(&self.sk, segment) {
+            let refused = self.receiver.accept(&mut self.sk, clock, segment);
+            return self.act(refused.ack);
+        }
         if segment.flags.has(Flags::ACK) {
             self.ack(segment);
             self.after_ack();
         }
-        let clock = self.clock();
-        let accepted = self.receiver.accept(&mut self.sk, clock, segment);
+        let accepted = self.receiver.accept_expected(&mut self.sk, clock, segment);
         if let Some(earlier) = accepted.earlier {
             self.emit_ack(earlier);
         }
@@ -159,8 +164,7 @@ impl Endpoint {
         }
         self.push_pending();
         self.check_space();
-        let action =
-            if accepted.refused { accepted.ack } else { self.receiver.ack_check(&mut self.sk, clock) };
+        let action = self.receiver.ack_check(&mut self.sk, clock);
         self.act(action);
     }
 

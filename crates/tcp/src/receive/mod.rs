@@ -188,16 +188,23 @@ impl Receiver {
 
     /// The first step: window, timestamps, queues. Counts `segs_in`, `data_segs_in` and `bytes_received`.
     pub fn accept(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) -> Accepted {
-        sk.segs_in += segment.segs();
-        if segment.len > 0 {
-            sk.data_segs_in += segment.segs();
+        if self.expects(sk, segment) {
+            return self.accept_expected(sk, now, segment);
         }
+        count_segment(sk, segment);
+        Accepted { refused: true, ack: self.refuse(sk, now, segment), ..Accepted::default() }
+    }
+
+    /// Whether a segment lies inside the window, at least in part (`tcp_sequence`).
+    #[inline]
+    pub fn expects(&self, sk: &TcpSock, segment: &Segment) -> bool {
+        self.in_window(sk, segment)
+    }
+
+    /// [`Self::accept`] of a segment that was found to be inside the window.
+    pub fn accept_expected(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) -> Accepted {
+        count_segment(sk, segment);
         let mut accepted = Accepted::default();
-        if !self.in_window(sk, segment) {
-            accepted.refused = true;
-            accepted.ack = self.refuse(sk, now, segment);
-            return accepted;
-        }
         if self.timestamps {
             if !after(segment.seq, self.rcv_wup) && !before(segment.tsval, self.ts_recent) {
                 self.ts_recent = segment.tsval;
@@ -270,6 +277,13 @@ impl Receiver {
     /// Whether data waits for data before it.
     pub fn has_holes(&self) -> bool {
         !self.reorder.is_empty()
+    }
+}
+
+fn count_segment(sk: &mut TcpSock, segment: &Segment) {
+    sk.segs_in += segment.segs();
+    if segment.len > 0 {
+        sk.data_segs_in += segment.segs();
     }
 }
 

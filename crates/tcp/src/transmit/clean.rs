@@ -133,6 +133,13 @@ impl Endpoint {
         }
         if cleaned.fully_acked {
             self.tx.queue.pop();
+            let next = self.tx.queue.head().map(|id| self.tx.queue.get(id).marks);
+            if self.tx.joined > 0
+                && marks.any(Marks::SACKED)
+                && next.is_some_and(|next| next.any(Marks::SACKED))
+            {
+                self.tx.joined -= 1;
+            }
         }
         cleaned.fully_acked
     }

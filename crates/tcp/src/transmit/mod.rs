@@ -36,7 +36,11 @@ mod timeout;
 mod timers;
 mod undo;
 
-use crate::{CaEvent, CaState, Config, Endpoint, Event, Operation, behaviour::Windows, segment::before};
+use crate::{
+    CaEvent, CaState, Config, Endpoint, Event, Operation,
+    behaviour::{Recovery, Windows},
+    segment::before,
+};
 pub(crate) use chrono::Chrono;
 use queue::SendQueue;
 use sacked::Sacked;
@@ -63,10 +67,16 @@ pub(crate) struct Transmit {
     frto: bool,
     is_sack_reneg: bool,
     tlp_retrans: bool,
+    /// Packets that share another's memory, for both were selectively acknowledged.
+    joined: u32,
     /// End of the last small packet sent (`snd_sml`).
     small: u32,
+    /// End of what was last marked to be pushed (`pushed_seq`).
+    pushed: u32,
     /// The application wants to write more than there is room for (`SOCK_NOSPACE`).
     nospace: bool,
+    /// The last write found too little room; the next one is the rest of it.
+    write_waited: bool,
     fin_written: bool,
     /// When the timer of `icsk_pending` ends, on the endpoint's clock, ns.
     timer_ns: Option<u64>,
@@ -92,8 +102,11 @@ impl Transmit {
             frto: false,
             is_sack_reneg: false,
             tlp_retrans: false,
+            joined: 0,
             small: config.initial_seq,
+            pushed: config.initial_seq,
             nospace: false,
+            write_waited: false,
             fin_written: false,
             timer_ns: None,
             pacing_timer_ns: None,
@@ -215,6 +228,7 @@ impl Endpoint {
     #[doc(hidden)]
     pub fn verify(&self) -> Result<(), String> {
         let (mut out, mut sacked, mut lost, mut again) = (0, 0, 0, 0);
+        let (mut joined, mut was_sacked) = (0, false);
         let mut expected = self.sk.snd_una;
         for index in 0..self.tx.queue.count() {
             let Some(id) = self.tx.queue.at(index) else { break };
@@ -223,6 +237,9 @@ impl Endpoint {
                 return Err(format!("a hole at {expected}: the next packet begins at {}", skb.seq));
             }
             expected = skb.end_seq;
+            let is_sacked = skb.marks.any(Marks::SACKED);
+            joined += u32::from(was_sacked && is_sacked);
+            was_sacked = is_sacked;
             out += skb.segs();
             sacked += if skb.marks.any(Marks::SACKED) { skb.segs() } else { 0 };
             lost += if skb.marks.any(Marks::LOST) { skb.segs() } else { 0 };
@@ -234,6 +251,9 @@ impl Endpoint {
             ([sk.packets_out, sk.sacked_out, sk.lost_out, sk.retrans_out], [out, sacked, lost, again]);
         if said != is || self.tx.queue.count() > 0 && expected != sk.snd_nxt {
             return Err(format!("out, sacked, lost, retransmitted: {said:?} said, {is:?} is"));
+        }
+        if joined != self.tx.joined && self.behaviour.recovery == Recovery::Rack {
+            return Err(format!("{} packets joined said, {joined} are", self.tx.joined));
         }
         let waits = sk.packets_out > 0 || !self.tx.queue.unsent.is_empty();
         let latest = sk.tcp_clock_cache + 136_000_000_000;

@@ -6,7 +6,8 @@
 //!
 //! Departures from the kernel:
 //! 1. Lost packets are found by a heap instead of a walk from `retransmit_skb_hint`; the order is the same.
-//! 2. Packets that were selectively acknowledged are not joined; `sacked` remembers the ranges instead.
+//! 2. Packets that were selectively acknowledged are not joined; `sacked` remembers the ranges instead, and the send buffer
+//!    is charged as if they were.
 
 use super::skb::{Marks, NONE, Skb, segments};
 use crate::segment::after;
@@ -18,6 +19,8 @@ use std::collections::{BinaryHeap, VecDeque};
 pub(super) struct Chunk {
     pub(super) len: u32,
     pub(super) fin: bool,
+    /// The application's write ends here, or half a window of the peer's.
+    pub(super) push: bool,
 }
 
 #[derive(Debug)]

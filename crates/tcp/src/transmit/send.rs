@@ -10,16 +10,13 @@ const ECN_OK: u8 = 1;
 const QUEUE_CWR: u8 = 2;
 
 impl Endpoint {
-    /// `__tcp_transmit_skb` of a packet in the queue, with `tcp_update_skb_after_send` and `tcp_rate_skb_sent`.
-    pub(super) fn transmit_skb(&mut self, id: u32) {
+    /// `__tcp_transmit_skb` of a packet in the queue, with flags that it does not have itself, with `tcp_update_skb_after_send` and `tcp_rate_skb_sent`.
+    pub(super) fn transmit_skb(&mut self, id: u32, more: Flags) {
         let skb = *self.tx.queue.get(id);
         let (len, segs) = (skb.len(), skb.segs());
-        let mut flags = Flags::ACK;
+        let mut flags = Flags::ACK.with(more);
         if skb.marks.any(Marks::FIN) {
             flags = flags.with(Flags::FIN);
-        }
-        if len > 0 && skb.end_seq == self.sk.write_seq {
-            flags = flags.with(Flags::PSH);
         }
         let prior_wstamp = self.sk.tcp_wstamp_ns;
         self.sk.tcp_wstamp_ns = prior_wstamp.max(self.sk.tcp_clock_cache);

@@ -4,7 +4,8 @@
 
 use super::{Marks, ack::AckState, flag};
 use crate::{
-    Endpoint,
+    CaState, Endpoint,
+    behaviour::Recovery,
     segment::{after, before},
 };
 
@@ -36,7 +37,9 @@ impl Endpoint {
                 self.tag_block(start, end, state);
             }
         }
-        self.check_sack_reordering(state.reord);
+        if self.sk.ca_state() != CaState::Loss || self.sk.undo_marker != 0 {
+            self.check_sack_reordering(state.reord);
+        }
     }
 
     /// `tcp_check_dsack`.
@@ -148,6 +151,7 @@ impl Endpoint {
             }
             if in_sack {
                 self.sacktag_one(id, state);
+                self.join_sacked(index);
             }
             index += 1;
         }
@@ -186,6 +190,19 @@ impl Endpoint {
                 self.tx.queue.push_lost(place, id);
             }
         }
+    }
+
+    /// The memory of a packet beside its data goes when it is joined to a neighbour that was selectively acknowledged too
+    /// (`tcp_shift_skb_data`, since 2.6.29).
+    fn join_sacked(&mut self, index: usize) {
+        if self.behaviour.recovery == Recovery::Fack {
+            return;
+        }
+        let sacked = |at: usize| {
+            let id = self.tx.queue.at(at);
+            id.is_some_and(|id| self.tx.queue.get(id).marks.any(Marks::SACKED))
+        };
+        self.tx.joined += u32::from(index > 0 && sacked(index - 1)) + u32::from(sacked(index + 1));
     }
 
     /// `tcp_sacktag_one` and what follows it in the walk.

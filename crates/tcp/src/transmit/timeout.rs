@@ -92,6 +92,7 @@ impl Endpoint {
             self.sk.sacked_out = 0;
             self.tx.is_sack_reneg = true;
             self.tx.sacked.clear();
+            self.tx.joined = 0;
         } else if !self.tx.sack {
             self.sk.sacked_out = 0;
         }

@@ -24,3 +24,13 @@ done
 # Two round-trip times without and with Grid DT.
 "$longfat" --runs "$runs" run scenarios/g-rttfair-short.toml >/dev/null
 draw --metric goodput,cwnd -o docs/griddt-rtt.svg
+# Published experiments in the simulator: the windows behind a small and a large queue, and two flows over 7000 s.
+simulated() { "$longfat" --runs "$runs" ls --json | grep -o '"id": "[^"]*"' | cut -d'"' -f4 | grep -- "-sim" | sort; }
+for queue in 100p 1000p; do
+    "$longfat" --runs "$runs" run scenarios/h-lab.toml --engine sim --variant "newreno-$queue,highspeed-$queue,bic-$queue,fast-$queue" >/dev/null
+    "$longfat" --runs "$runs" plot $(simulated) --metric cwnd,goodput -o "docs/h-lab-$queue.svg"; rm -rf "${runs:?}"/*
+done
+for pair in rttfair mtufair; do
+    "$longfat" --runs "$runs" run "scenarios/g-$pair.toml" --engine sim >/dev/null || test $? -eq 3
+    "$longfat" --runs "$runs" plot $(simulated) --metric goodput,cwnd -o "docs/g-$pair.svg"; rm -rf "${runs:?}"/*
+done

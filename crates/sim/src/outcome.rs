@@ -58,6 +58,8 @@ pub struct FlowEnd {
     pub ended: Option<Time>,
     /// Application bytes received.
     pub bytes: u64,
+    /// The segments that were sent again, in order of time: offsets of their first bytes in the stream, modulo 4 GiB.
+    pub retransmitted: Vec<u32>,
 }
 
 /// A link direction's counters at the end of the run.

@@ -171,7 +171,14 @@ fn default_metric(scenario: &Scenario) -> Result<Figure, Exit> {
 
 /// What all runs on a file share.
 pub fn asked<'a>(args: &SweepArgs, file: &'a ScenarioFile, path: &'a Path) -> Asked<'a> {
-    Asked { file, path, host: lab::host_info(), kernel: args.kernel, changed: !args.sets.is_empty() }
+    Asked {
+        file,
+        path,
+        host: lab::host_info(),
+        kernel: args.kernel,
+        traced: &[],
+        changed: !args.sets.is_empty(),
+    }
 }
 
 /// The picture and the page, where they are asked for.

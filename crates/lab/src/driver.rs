@@ -2,7 +2,7 @@
 //!
 //! It sleeps until just before the next departure and then polls, at real-time priority where that is
 //! allowed. Events run at their nominal time however late the thread is, so lateness never adds up;
-//! how late each delivery was is recorded.
+//! how late each delivery was is recorded. When the thread stands still, its clock does (see [`Clock`]).
 //!
 //! At real-time priority it rests now and then, however much there is to do (see [`Budget`]). Too much to do shows as
 //! lateness, which is what the run is judged by.
@@ -25,6 +25,7 @@ use crate::{
     budget::{Budget, NAP, Wait},
     buffers::Buffers,
     capture::{Captures, Target, Way},
+    clock::{Clock, Stalls},
     frame::Frame,
     port::{Port, is_gone},
     processors::move_to,
@@ -36,8 +37,6 @@ use crate::{
 const LINGER: u64 = 2_000_000_000;
 /// With no frame for so long little comes.
 const QUIET: u64 = 200_000;
-/// A turn that takes so much longer than planned was interrupted.
-const STALL: u64 = 5_000_000;
 /// What a card's ring holds, as the time that the link takes for it: enough to bridge this thread's lateness.
 const RING: u64 = 100_000;
 /// Frames read from one port before the others get their turn.
@@ -117,7 +116,7 @@ impl Driver<'_> {
         let not_real_time = sys::set_real_time(PRIORITY).err();
         let mut poll = PollSet::new(self.ports.iter().map(Port::file));
         let mut hands = Hands {
-            start: self.start,
+            clock: Clock::new(self.start),
             ports: self.ports,
             captures: self.captures.clone(),
             buffers: Buffers::default(),
@@ -125,7 +124,6 @@ impl Driver<'_> {
             refused: 0,
         };
         let mut budget = Budget::new(hands.now(), sys::thread_time(), self.may_spin, not_real_time.is_none());
-        let mut stalls = Stalls::default();
         let mut gates = Gates::new(self.ports);
         let (mut next_row, mut active) = (Time(0), Time(0));
         while !shared.stop.load(Ordering::Relaxed) {
@@ -155,7 +153,10 @@ impl Driver<'_> {
                     poll.wait(Duration::ZERO)?;
                 }
             }
-            let after = hands.now();
+            let after = hands.clock.after_waiting(match wait {
+                Wait::Poll(span) => span,
+                Wait::Nap => NAP,
+            });
             let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut hands)?;
             let now = hands.now();
             if read {
@@ -164,13 +165,13 @@ impl Driver<'_> {
             if wait == Wait::Poll(0) && !read && self.network.next_wake().is_none_or(|wake| wake > after) {
                 shared.spun.fetch_add(now.0 - before.0, Ordering::Relaxed);
             }
-            stalls.turn(before, after, now, wait);
             // A nap counts at once, or the next turn would take another.
             if wait == Wait::Nap || budget.meter_is_due(now) {
                 budget.meter(now, sys::thread_time());
             }
         }
-        Ok(DriverReport { lateness: hands.lateness, refused: hands.refused, stalls, not_real_time })
+        let Hands { lateness, refused, clock, .. } = hands;
+        Ok(DriverReport { lateness, refused, stalls: clock.stalls, not_real_time })
     }
 }
 
@@ -229,7 +230,7 @@ fn read_ports(
 
 /// The side of the thread that the network hands packets to.
 struct Hands<'a> {
-    start: Time,
+    clock: Clock,
     ports: &'a [Port],
     captures: Captures,
     buffers: Buffers,
@@ -245,9 +246,9 @@ impl Hands<'_> {
         self.buffers.recycle(frame);
     }
 
-    /// Time since the run's start.
-    fn now(&self) -> Time {
-        Time(sys::monotonic().0.saturating_sub(self.start.0))
+    /// Time since the run's start, by the thread's clock.
+    fn now(&mut self) -> Time {
+        self.clock.after_waiting(0)
     }
 
     /// Shows a frame to the captures that want it.
@@ -262,7 +263,8 @@ impl Hands<'_> {
 
 impl Sink<Frame> for Hands<'_> {
     fn deliver(&mut self, station: u32, at: Time, frame: Frame) {
-        self.lateness.saturating_record(self.now().0.saturating_sub(at.0));
+        let late = self.now().0.saturating_sub(at.0);
+        self.lateness.saturating_record(late);
         self.capture(Target::Host(station), Way::In, Train::at(at), &frame);
         let port = &self.ports[station as usize];
         let mut frame = frame;
@@ -314,47 +316,5 @@ impl Gates {
         self.0[host] = Time(now.0 + busy - RING / 2);
         poll.heed(host, false);
         false
-    }
-}
-
-/// Time for which the thread did not run although it wanted to: the machine was stopped, or others had it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Stalls {
-    /// All stalls longer than [`STALL`] together, nanoseconds.
-    pub(crate) total: u64,
-    /// The longest.
-    pub(crate) longest: u64,
-}
-
-impl Stalls {
-    /// Counts one turn of the loop: it waited from `before` to `after` and worked until `now`.
-    fn turn(&mut self, before: Time, after: Time, now: Time, wait: Wait) {
-        let planned = match wait {
-            Wait::Poll(span) => span,
-            Wait::Nap => NAP,
-        };
-        for over in [(after.0 - before.0).saturating_sub(planned), now.0 - after.0] {
-            if over > STALL {
-                self.total += over;
-                self.longest = self.longest.max(over);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ZERO: Time = Time(0);
-
-    #[test]
-    fn what_was_not_planned_is_a_stall() {
-        let mut stalls = Stalls::default();
-        stalls.turn(ZERO, Time(20_000_000), Time(20_100_000), Wait::Poll(20_000_000));
-        assert_eq!(stalls.total, 0);
-        stalls.turn(ZERO, Time(270_000_000), Time(270_100_000), Wait::Poll(20_000_000));
-        stalls.turn(ZERO, Time(1_000), Time(10_001_000), Wait::Nap);
-        assert_eq!((stalls.total, stalls.longest), (260_000_000, 250_000_000));
     }
 }

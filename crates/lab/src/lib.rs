@@ -14,6 +14,7 @@ mod buffers;
 mod capture;
 mod check;
 mod child;
+mod clock;
 mod driver;
 mod error;
 mod facts;

@@ -132,7 +132,7 @@ mod tests {
     use hdrhistogram::Histogram;
 
     use super::*;
-    use crate::driver::Stalls;
+    use crate::clock::Stalls;
 
     fn report(late_ns: u64) -> DriverReport {
         let mut lateness = Histogram::new_with_bounds(1, 10_000_000_000, 3).unwrap();

@@ -43,7 +43,7 @@ pub fn run(
         interrupted = !recorder.tell(look, false)?;
     }
     recorder.tell(engine.now, true)?;
-    let ends = scenario.flows.iter().zip(&memories).zip(&mut engine.flows);
+    let ends = scenario.flows.iter().zip(&mut memories).zip(&mut engine.flows);
     let mut data_segments = 0;
     let flow_ends: Vec<FlowEnd> = ends
         .map(|((spec, memory), flow)| {
@@ -59,7 +59,8 @@ pub fn run(
                 Traffic::None | Traffic::Ping(_) => {}
             }
             let Memory { started, ended, .. } = *memory;
-            FlowEnd { name: spec.name.clone(), cc, started, ended, bytes }
+            let retransmitted = std::mem::take(&mut memory.retransmitted);
+            FlowEnd { name: spec.name.clone(), cc, started, ended, bytes, retransmitted }
         })
         .collect();
     let last = memories.iter().filter_map(|memory| memory.ended).max();

@@ -1,4 +1,211 @@
-//! x
-use crate::{draw::Case, runs::Store};
-/// x
-pub fn write(_cases: &[Case], _store: &Store) {}
+//! What the comparison says: a row a scenario, quantiles over the matrix, and pictures of the worst ones.
+
+use std::{fmt::Write, fs, path::Path, process::Command};
+
+use schema::{FlowSummary, RunSummary};
+
+use crate::{
+    draw::Case,
+    runs::{Job, Store},
+};
+
+/// So many scenarios, those with the largest error of goodput, get a picture.
+const PICTURES: usize = 4;
+/// Fewer retransmissions than this are not compared as a ratio: one more or less would look like much.
+const FEW_RETRANSMISSIONS: f64 = 20.0;
+
+/// The figures of a scenario by one engine: means over its runs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Figures {
+    /// Of all flows together, bit/s.
+    goodput: f64,
+    /// Of all flows together, segments.
+    retransmitted: f64,
+    /// Mean over flows, ms.
+    rtt_ms: f64,
+    /// Mean over flows, bytes.
+    cwnd: f64,
+}
+
+/// A scenario that both engines have run.
+struct Row {
+    case: Case,
+    lab: Figures,
+    sim: Figures,
+}
+
+/// Writes docs/fidelity.md, docs/fidelity.csv and the pictures.
+pub fn write(cases: &[Case], store: &Store) {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut rows: Vec<Row> = cases.iter().filter_map(|case| row(case, store)).collect();
+    fs::write(docs.join("fidelity.csv"), csv(&rows)).expect("docs/fidelity.csv can be written");
+    let kept = rows.len();
+    rows.sort_by(|a, b| b.goodput_error().abs().total_cmp(&a.goodput_error().abs()));
+    let mut text = head(kept, cases.len(), store);
+    text.push_str(&quantiles(&rows));
+    text.push_str(&pictures(&rows, store, &docs));
+    text.push_str(&table(&mut rows));
+    fs::write(docs.join("fidelity.md"), text).expect("docs/fidelity.md can be written");
+    println!("{}", quantiles(&rows));
+}
+
+fn row(case: &Case, store: &Store) -> Option<Row> {
+    let of = |engine| -> Option<Figures> {
+        let jobs = (0..case.runs()).map(|run| Job { case: case.clone(), run });
+        let runs: Option<Vec<RunSummary>> = jobs.map(|job| store.kept(engine, &job)).collect();
+        Some(mean(&runs?))
+    };
+    Some(Row { case: case.clone(), lab: of("lab")?, sim: of("sim")? })
+}
+
+fn mean(runs: &[RunSummary]) -> Figures {
+    let count = runs.len() as f64;
+    let sum = |get: fn(&FlowSummary) -> f64| -> f64 { runs.iter().flat_map(|run| &run.flows).map(get).sum() };
+    let flows = runs.iter().map(|run| run.flows.len()).sum::<usize>() as f64;
+    Figures {
+        goodput: sum(|flow| flow.goodput_bps.unwrap_or(0.0)) / count,
+        retransmitted: sum(|flow| flow.retransmitted_segs.unwrap_or(0) as f64) / count,
+        rtt_ms: sum(|flow| flow.mean_rtt_us.unwrap_or(0.0)) / flows / 1e3,
+        cwnd: sum(|flow| flow.mean_cwnd_bytes.unwrap_or(0) as f64) / flows,
+    }
+}
+
+impl Row {
+    /// Simulated over emulated, less 1.
+    fn goodput_error(&self) -> f64 {
+        self.sim.goodput / self.lab.goodput - 1.0
+    }
+
+    fn retransmission_error(&self) -> f64 {
+        let least = |count: f64| count.max(FEW_RETRANSMISSIONS);
+        least(self.sim.retransmitted) / least(self.lab.retransmitted) - 1.0
+    }
+
+    fn rtt_error(&self) -> f64 {
+        self.sim.rtt_ms / self.lab.rtt_ms - 1.0
+    }
+
+    fn cwnd_error(&self) -> f64 {
+        self.sim.cwnd / self.lab.cwnd - 1.0
+    }
+}
+
+fn head(kept: usize, all: usize, store: &Store) -> String {
+    format!(
+        "# The simulator against the kernel in the lab\n\n\
+         `make fidelity` wrote this page, its pictures and [fidelity.csv](fidelity.csv) on Linux {}. {kept} of {all} scenarios were run, 60 s each,\n\
+         drawn by one seed before anything was measured (`crates/cli/benches/fidelity/draw.rs`). Each lab run counted was to be\n\
+         trusted by its own `quality`; others were repeated. Scenarios with random loss or two flows are means over 5 runs.\n\
+         Errors are the simulator's figure over the lab's, less 1; goodput and retransmissions of all flows together.\n\n",
+        store.kernel()
+    )
+}
+
+type Measure = (&'static str, fn(&Row) -> f64);
+
+fn quantiles(rows: &[Row]) -> String {
+    let measures: [Measure; 4] = [
+        ("goodput", Row::goodput_error),
+        ("retransmissions", Row::retransmission_error),
+        ("mean RTT", Row::rtt_error),
+        ("mean cwnd", Row::cwnd_error),
+    ];
+    let mut text = String::from("| size of the error | median | 75 % | 90 % | worst |\n|---|---|---|---|---|\n");
+    for (name, error) in measures {
+        let mut sizes: Vec<f64> = rows.iter().map(|row| error(row).abs()).collect();
+        sizes.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let place = share * sizes.len().saturating_sub(1) as f64;
+            sizes.get(place.ceil() as usize).map_or(f64::NAN, |size| size * 100.0)
+        };
+        let _ = writeln!(
+            text,
+            "| {name} | {:.1} % | {:.1} % | {:.1} % | {:.1} % |",
+            at(0.5),
+            at(0.75),
+            at(0.9),
+            at(1.0)
+        );
+    }
+    text
+}
+
+fn pictures(worst: &[Row], store: &Store, docs: &Path) -> String {
+    let mut text = String::from("\n## The largest errors of goodput\n\n");
+    for place in 1..=PICTURES {
+        let Some(row) = worst.get(place - 1) else { break };
+        let job = Job { case: row.case.clone(), run: 0 };
+        let name = format!("fidelity-{place}.svg");
+        let mut plot = Command::new(env!("CARGO_BIN_EXE_longfat"));
+        plot.arg("plot").args(["lab", "sim"].iter().filter_map(|engine| store.record(engine, &job)));
+        plot.args(["--metric", "cwnd,rtt,goodput", "-o"]).arg(docs.join(&name));
+        assert!(plot.status().is_ok_and(|status| status.success()), "{name} can be drawn");
+        let _ = writeln!(
+            text,
+            "![Scenario {}]({name})\n\nScenario {}: {:+.1} %.\n",
+            row.case.number,
+            row.case.title(),
+            row.goodput_error() * 100.0
+        );
+    }
+    text
+}
+
+fn table(rows: &mut [Row]) -> String {
+    rows.sort_by_key(|row| row.case.number);
+    let mut text = String::from(
+        "## All scenarios\n\n| scenario | goodput, lab | sim | error | retransmissions, lab | sim | RTT error | cwnd error |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let _ = writeln!(
+            text,
+            "| {} | {:.2} Mb/s | {:.2} | {:+.1} % | {:.0} | {:.0} | {:+.1} % | {:+.1} % |",
+            row.case.title(),
+            row.lab.goodput / 1e6,
+            row.sim.goodput / 1e6,
+            row.goodput_error() * 100.0,
+            row.lab.retransmitted,
+            row.sim.retransmitted,
+            row.rtt_error() * 100.0,
+            row.cwnd_error() * 100.0
+        );
+    }
+    text
+}
+
+fn csv(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "number,cc,rate_mbps,rtt_ms,queue_bdp,queue_bytes,mtu_bytes,loss,buffer_bytes,runs,\
+         goodput_lab_bps,goodput_sim_bps,goodput_error,retrans_lab_segs,retrans_sim_segs,\
+         rtt_lab_ms,rtt_sim_ms,rtt_error,cwnd_lab_bytes,cwnd_sim_bytes,cwnd_error\n",
+    );
+    for row in rows {
+        let Row { case, lab, sim } = row;
+        let buffer = case.buffer_bytes.map_or("machine".into(), |bytes| bytes.to_string());
+        let _ = writeln!(
+            text,
+            "{},{},{},{},{},{},{},{},{buffer},{},{:.0},{:.0},{:.4},{:.1},{:.1},{:.3},{:.3},{:.4},{:.0},{:.0},{:.4}",
+            case.number,
+            case.controls.join("+"),
+            case.rate_mbps,
+            case.rtt_ms,
+            case.queue_bdp,
+            case.queue_bytes(),
+            case.mtu,
+            case.loss_name(),
+            case.runs(),
+            lab.goodput,
+            sim.goodput,
+            row.goodput_error(),
+            lab.retransmitted,
+            sim.retransmitted,
+            lab.rtt_ms,
+            sim.rtt_ms,
+            row.rtt_error(),
+            lab.cwnd,
+            sim.cwnd,
+            row.cwnd_error()
+        );
+    }
+    text
+}

@@ -1,0 +1,190 @@
+//! The same losses in the simulator and in the lab: which segments are sent again. Lost are packets by their numbers, the queue
+//! drops nothing, so all that differs is what TCP makes of it.
+//!
+//! LONGFAT_PATTERNS says how many patterns are played; 10 without it, `make fidelity` plays 40. A lab run that cannot be
+//! trusted, or in which the emulator stood still for long, is repeated.
+
+mod common;
+
+use std::{collections::BTreeSet, error::Error, fmt::Write, fs, path::Path};
+
+use cc::{Source, Values, native::Library};
+use common::{Place, is_root, one_lab_at_a_time};
+use scenario::{Flow, ScenarioFile};
+use schema::{Event, FlowSample, LinkSample};
+use sim::{Controllers, Machine, Observer, Side};
+use units::{KernelVersion, Time};
+
+/// So often a lab run is tried until it can be trusted.
+const TRIES: u32 = 4;
+/// Of the patterns so many must agree.
+const AGREE: f64 = 0.95;
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+
+#[test]
+fn the_same_segments_are_sent_again() {
+    if !is_root() || !Path::new("/dev/net/tun").exists() {
+        eprintln!("skipped: no right to run a lab");
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let patterns = std::env::var("LONGFAT_PATTERNS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
+    let (mut same, mut judged, mut told) = (0, 0, String::new());
+    for pattern in 0..patterns {
+        let text = scenario(pattern);
+        let Some(lab) = emulated(&text) else {
+            let _ = writeln!(told, "pattern {pattern}: no lab run could be trusted");
+            continue;
+        };
+        let sim = simulated(&text);
+        judged += 1;
+        if sim == lab {
+            same += 1;
+            continue;
+        }
+        let only = |a: &BTreeSet<u32>, b: &BTreeSet<u32>| a.difference(b).copied().collect::<Vec<_>>();
+        let _ = writeln!(
+            told,
+            "pattern {pattern}: {} in both, only in the lab {:?}, only simulated {:?}\n{text}",
+            lab.intersection(&sim).count(),
+            only(&lab, &sim),
+            only(&sim, &lab)
+        );
+    }
+    println!("{same} of {judged} patterns agree, {} could not be judged\n{told}", patterns - judged);
+    assert!(judged * 2 > patterns, "too few runs could be trusted: {judged} of {patterns}\n{told}");
+    assert!(f64::from(same) >= (AGREE * f64::from(judged)).floor(), "{same} of {judged} agree\n{told}");
+}
+
+/// 400 segments over 20 to 50 Mb/s and 20 to 50 ms; one to twelve packets after the first flight are lost.
+fn scenario(pattern: u32) -> String {
+    let mut state = u64::from(pattern) + 1;
+    let mut below = |most: u64| {
+        // Knuth's MMIX generator; its high bits are the better ones.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % most
+    };
+    let (rate, delay_us) = (20 + below(31), 10_000 + below(15_001));
+    let cc = ["cubic", "reno"][below(2) as usize];
+    let lost: BTreeSet<u64> = (0..1 + below(12)).map(|_| 16 + below(380)).collect();
+    format!(
+        r#"title = "pattern {pattern}"
+duration = "10s"
+capture = ["h1"]
+[hosts."*"]
+sysctl = {{ "net.ipv4.tcp_no_metrics_save" = "1", "net.ipv4.tcp_rmem" = "4096 131072 6291456", "net.ipv4.tcp_wmem" = "4096 16384 4194304" }}
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+forward = {{ rate = "{rate}mbit", delay = "{delay_us}us", queue = "2MB", loss = {{ packets = {lost:?} }} }}
+backward = {{ delay = "{delay_us}us" }}
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+cc = "{cc}"
+size = "579200B"
+"#
+    )
+}
+
+/// What the kernel sends again, by a capture at the sender.
+fn emulated(text: &str) -> Option<BTreeSet<u32>> {
+    for _ in 0..TRIES {
+        let place = Place::new(text);
+        let run = &place.run(&["run", "s.toml", "--engine", "lab", "--json"]).json()["runs"][0];
+        let record = place.path("runs/s").join(run["id"].as_str()?);
+        let calm = !run["quality"]["notes"].to_string().contains("stood still");
+        if run["quality"]["ok"] == true && calm {
+            return Some(sent_twice(&fs::read(record.join("h1.pcapng")).ok()?));
+        }
+    }
+    None
+}
+
+/// The offsets of data that a capture has twice.
+fn sent_twice(capture: &[u8]) -> BTreeSet<u32> {
+    let (mut first, mut seen, mut again) = (None, BTreeSet::new(), BTreeSet::new());
+    for packet in packets(capture) {
+        let Some((seq, len)) = data_of_h1(packet) else { continue };
+        let offset = seq.wrapping_sub(*first.get_or_insert(seq));
+        if len > 0 && !seen.insert(offset) {
+            again.insert(offset);
+        }
+    }
+    again
+}
+
+/// The packets of a pcapng file (enhanced packet blocks; draft-ietf-opsawg-pcapng section 4.3).
+fn packets(mut file: &[u8]) -> Vec<&[u8]> {
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut found = Vec::new();
+    while file.len() >= 12 {
+        let (kind, len) = (word(file, 0), word(file, 4) as usize);
+        if kind == 6 {
+            let captured = word(file, 20) as usize;
+            found.push(&file[28..28 + captured]);
+        }
+        file = &file[len..];
+    }
+    found
+}
+
+/// Sequence number and payload of a segment from h1, SYN excepted.
+fn data_of_h1(packet: &[u8]) -> Option<(u32, usize)> {
+    let ip = packet.get(ETHERNET..).filter(|ip| ip.len() >= 40 && ip[0] == 0x45 && ip[9] == 6)?;
+    let (tcp, total) = (&ip[20..], usize::from(u16::from_be_bytes([ip[2], ip[3]])));
+    let payload = total - 20 - usize::from(tcp[12] >> 4) * 4;
+    let syn = tcp[13] & 2 != 0;
+    let from_h1 = ip[12..16] == [10, 0, 0, 1];
+    (from_h1 && !syn && payload > 0).then(|| (u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]), payload))
+}
+
+/// What the simulator sends again.
+fn simulated(text: &str) -> BTreeSet<u32> {
+    let scenario = ScenarioFile::parse("s.toml", text).unwrap().resolve(None, &[]).unwrap();
+    let kernel: KernelVersion =
+        fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim().parse().unwrap();
+    let machine =
+        Machine { kernel: (kernel.major as u8, kernel.minor as u8), ..Machine::default() };
+    let outcome = sim::run(&scenario, &machine, &mut Native::default(), &mut Nobody).unwrap();
+    outcome.flow_ends[0].retransmitted.iter().copied().collect()
+}
+
+#[derive(Default)]
+struct Native(Vec<Library>);
+
+impl Controllers for Native {
+    fn controller(
+        &mut self,
+        flow: &Flow,
+        _: Side,
+    ) -> Result<Box<dyn tcp::CongestionControl>, Box<dyn Error + Send + Sync>> {
+        let scenario::Kind::Tcp(tcp) = &flow.kind else { return Err("no TCP".into()) };
+        let name = tcp.cc.as_ref().map_or("cubic", |cc| cc.name());
+        let source = Source::built_in(name).ok_or("unknown")?;
+        self.0.push(Library::open(&source, &Values::new())?);
+        Ok(Box::new(self.0[self.0.len() - 1].controller(None)?))
+    }
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn rows(
+        &mut self,
+        _: &[FlowSample],
+        _: &[LinkSample],
+        _: &[Event],
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(())
+    }
+
+    fn progress(&mut self, _: Time, _: &[FlowSample]) -> bool {
+        true
+    }
+}

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, error::Error, fmt::Write, fs, path::Path};
 use cc::{Source, Values, native::Library};
 use common::{Place, is_root, one_lab_at_a_time};
 use scenario::{Flow, ScenarioFile};
-use schema::{Event, FlowSample, LinkSample};
+use schema::{Event, FlowSample, LinkSample, TraceKind, TraceRow};
 use sim::{Controllers, Machine, Observer, Side};
 use units::{KernelVersion, Time};
 
@@ -21,6 +21,8 @@ const TRIES: u32 = 4;
 const AGREE: f64 = 0.95;
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
+/// Payload of a segment at an MTU of 1500 bytes, with timestamps.
+const MSS: usize = 1448;
 
 #[test]
 fn the_same_segments_are_sent_again() {
@@ -149,10 +151,10 @@ fn simulated(text: &str) -> BTreeSet<u32> {
     let scenario = ScenarioFile::parse("s.toml", text).unwrap().resolve(None, &[]).unwrap();
     let kernel: KernelVersion =
         fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim().parse().unwrap();
-    let machine =
-        Machine { kernel: (kernel.major as u8, kernel.minor as u8), ..Machine::default() };
-    let outcome = sim::run(&scenario, &machine, &mut Native::default(), &mut Nobody).unwrap();
-    outcome.flow_ends[0].retransmitted.iter().copied().collect()
+    let machine = Machine { kernel: (kernel.major as u8, kernel.minor as u8), ..Machine::default() };
+    let mut again = SentAgain::default();
+    sim::run(&scenario, &machine, &mut Native::default(), &mut again).unwrap();
+    again.0
 }
 
 #[derive(Default)]
@@ -172,9 +174,11 @@ impl Controllers for Native {
     }
 }
 
-struct Nobody;
+/// The offsets of segments that a trace has as sent again.
+#[derive(Default)]
+struct SentAgain(BTreeSet<u32>);
 
-impl Observer for Nobody {
+impl Observer for SentAgain {
     fn rows(
         &mut self,
         _: &[FlowSample],
@@ -186,5 +190,17 @@ impl Observer for Nobody {
 
     fn progress(&mut self, _: Time, _: &[FlowSample]) -> bool {
         true
+    }
+
+    fn traces(&self, _: &Flow) -> bool {
+        true
+    }
+
+    fn traced(&mut self, rows: &[TraceRow]) -> Result<(), Box<dyn Error + Send + Sync>> {
+        for row in rows.iter().filter(|row| row.kind == TraceKind::Retransmit) {
+            let (first, len) = (row.seq_bytes.unwrap_or(0), row.len_bytes.unwrap_or(0));
+            self.0.extend((first..first + len).step_by(MSS).map(|offset| offset as u32));
+        }
+        Ok(())
     }
 }

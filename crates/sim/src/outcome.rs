@@ -46,29 +46,10 @@ pub trait Observer {
     /// How far the run is, with each flow's latest sample; false ends the run. Called once a sample interval.
     fn progress(&mut self, elapsed: Time, latest: &[FlowSample]) -> bool;
 
-<<<<<<< HEAD
     /// Whether a TCP flow's sender is to be traced. Asked once, before the run.
     fn traces(&self, _flow: &Flow) -> bool {
         false
     }
-=======
-/// A flow's ends in time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FlowEnd {
-    /// The flow's name.
-    pub name: String,
-    /// Congestion control that was used at the end.
-    pub cc: Option<String>,
-    /// When it was connected.
-    pub started: Option<Time>,
-    /// When it ended.
-    pub ended: Option<Time>,
-    /// Application bytes received.
-    pub bytes: u64,
-    /// The segments that were sent again, in order of time: offsets of their first bytes in the stream, modulo 4 GiB.
-    pub retransmitted: Vec<u32>,
-}
->>>>>>> fidelity
 
     /// Rows of traces since the last call, in order of time. They are not kept for the [`Outcome`].
     ///

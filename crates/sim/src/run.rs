@@ -59,8 +59,7 @@ pub fn run(
                 Traffic::None | Traffic::Ping(_) => {}
             }
             let Memory { started, ended, .. } = *memory;
-            let retransmitted = std::mem::take(&mut memory.retransmitted);
-            FlowEnd { name: spec.name.clone(), cc, started, ended, bytes, retransmitted }
+            FlowEnd { name: spec.name.clone(), cc, started, ended, bytes }
         })
         .collect();
     let last = memories.iter().filter_map(|memory| memory.ended).max();

@@ -14,7 +14,6 @@ pub(crate) struct Memory {
     seen_us: Option<i64>,
     pub(crate) started: Option<Time>,
     pub(crate) ended: Option<Time>,
-    pub(crate) retransmitted: Vec<u32>,
 }
 
 impl Memory {
@@ -36,17 +35,7 @@ pub(crate) fn look_at_transfer(
     events: &mut Vec<Event>,
 ) -> Option<FlowSample> {
     while let Some(event) = transfer.sender.next_event() {
-<<<<<<< HEAD
         translated(&event, |at, kind, value| note(events, name, Time(at), kind, value));
-=======
-        if let tcp::Event::Retransmit { seq, segs, .. } = event {
-            let (config, mss) = (transfer.sender.config(), transfer.sender.sk.mss_cache);
-            // The SYN has the first sequence number.
-            let first = seq.wrapping_sub(config.initial_seq).wrapping_sub(1);
-            memory.retransmitted.extend((0..segs).map(|segment| first.wrapping_add(segment * mss)));
-        }
-        events.extend(translated(name, &event));
->>>>>>> fidelity
     }
     if !transfer.is_connected() {
         return None;

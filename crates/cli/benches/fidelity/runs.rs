@@ -80,7 +80,11 @@ impl Store {
     pub fn record(&self, engine: &str, job: &Job) -> Option<PathBuf> {
         let id = self.kept(engine, job)?.id;
         let runs = self.runs_dir(engine, job);
-        fs::read_dir(runs).ok()?.flatten().map(|scenario| scenario.path().join(&id)).find(|path| path.is_dir())
+        fs::read_dir(runs)
+            .ok()?
+            .flatten()
+            .map(|scenario| scenario.path().join(&id))
+            .find(|path| path.is_dir())
     }
 
     fn summary_path(&self, engine: &str, job: &Job) -> PathBuf {
@@ -219,13 +223,3 @@ fn take(desk: &Mutex<Desk>, lane: usize) -> Option<Option<Job>> {
     desk.carried[lane] = job.case.rate_mbps;
     Some(Some(job))
 }
-<<<<<<< HEAD
-
-/// How long the emulator stood still in all, by its own remark.
-fn still_ms(run: &RunSummary) -> f64 {
-    let told =
-        run.quality.notes.iter().find_map(|note| note.strip_prefix("the emulator stood still for up to "));
-    told.and_then(|note| note.split(", ").nth(1)?.split(' ').next()?.parse().ok()).unwrap_or(0.0)
-}
-=======
->>>>>>> fidelity

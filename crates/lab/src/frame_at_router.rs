@@ -31,6 +31,7 @@ fn host(name: &str, address: &str, via: &str) -> Host {
         name: name.into(),
         interfaces: vec![interface(address)],
         mtu: 1500,
+        kernel: None,
         sysctl: BTreeMap::new(),
         routes: vec![StaticRoute { to: cidr("0.0.0.0/0"), via: via.parse().unwrap() }],
         nic: Nic::default(),

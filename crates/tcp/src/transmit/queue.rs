@@ -19,8 +19,6 @@ use std::collections::{BinaryHeap, VecDeque};
 pub(super) struct Chunk {
     pub(super) len: u32,
     pub(super) fin: bool,
-    /// The application's write ends here, or half a window of the peer's.
-    pub(super) push: bool,
 }
 
 #[derive(Debug)]

@@ -65,7 +65,7 @@ fn kernel_config(machine: &Machine, host: &Host) -> Config {
 }
 
 /// The settings of these that Linux 2.4 knew.
-const SYSCTLS_24: [&str; 13] = [
+const SYSCTLS_24: [&str; 14] = [
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
     "net.core.rmem_max",
@@ -78,6 +78,7 @@ const SYSCTLS_24: [&str; 13] = [
     "net.ipv4.tcp_dsack",
     "net.ipv4.tcp_ecn",
     "net.ipv4.tcp_reordering",
+    "net.ipv4.tcp_retries2",
     "net.ipv4.tcp_syn_retries",
 ];
 

@@ -28,6 +28,8 @@ pub(crate) struct Devices {
 pub(crate) struct Device {
     limit: usize,
     waiting: VecDeque<(Route, SimPacket)>,
+    /// What of it is TCP's: the number that packets go to, packets, bytes of payload.
+    own: Vec<(u32, u32, u64)>,
     /// When the link is free for the first that waits.
     pub(crate) next: Option<Time>,
 }
@@ -50,7 +52,12 @@ impl Devices {
             net::Node::Host(host) => scenario.hosts[host as usize].nic.tx_queue,
             _ => None,
         };
-        let device = |limit: u32| Device { limit: limit as usize, waiting: VecDeque::new(), next: None };
+        let device = |limit: u32| Device {
+            limit: limit as usize,
+            waiting: VecDeque::new(),
+            own: Vec::new(),
+            next: None,
+        };
         let by_station: Vec<_> = nodes.map(|node| limit(node).map(device)).collect();
         let any = by_station.iter().any(Option::is_some);
         Devices { by_station: if any { by_station } else { Vec::new() } }
@@ -81,6 +88,10 @@ impl Device {
     /// Takes a packet in, if there is room; `busy` is how long the link will be.
     pub(crate) fn push(&mut self, route: &Route, packet: SimPacket, now: Time, busy: Time) {
         if self.waiting.len() < self.limit {
+            if let Body::Tcp(segment) = &packet.body {
+                let own = self.own_of(packet.to);
+                (own.1, own.2) = (own.1 + 1, own.2 + u64::from(segment.len));
+            }
             self.waiting.push_back((*route, packet));
             self.next.get_or_insert(Time(now.0 + busy.0));
         }
@@ -89,7 +100,20 @@ impl Device {
     /// The first packet.
     pub(crate) fn pop(&mut self) -> Option<(Route, SimPacket)> {
         self.next = None;
-        self.waiting.pop_front()
+        let (route, packet) = self.waiting.pop_front()?;
+        if let Body::Tcp(segment) = &packet.body {
+            let own = self.own_of(packet.to);
+            (own.1, own.2) = (own.1 - 1, own.2 - u64::from(segment.len));
+        }
+        Some((route, packet))
+    }
+
+    fn own_of(&mut self, to: u32) -> &mut (u32, u32, u64) {
+        let place = self.own.iter().position(|own| own.0 == to).unwrap_or_else(|| {
+            self.own.push((to, 0, 0));
+            self.own.len() - 1
+        });
+        &mut self.own[place]
     }
 
     /// Whether nothing waits.
@@ -99,14 +123,9 @@ impl Device {
 
     /// What the sender of packets to number `to` should know; `is_free`: the link would take one at once.
     pub(crate) fn room(&self, to: u32, is_free: bool) -> Room {
-        let mut room = Room { packets: 0, own_packets: 0, own_bytes: 0 };
-        room.packets = (self.limit - self.waiting.len()) as u32 + u32::from(is_free);
-        for (_, packet) in self.waiting.iter().filter(|(_, packet)| packet.to == to) {
-            if let Body::Tcp(segment) = &packet.body {
-                room.own_packets += 1;
-                room.own_bytes += u64::from(segment.len);
-            }
-        }
-        room
+        let packets = (self.limit - self.waiting.len()) as u32 + u32::from(is_free);
+        let own = self.own.iter().find(|own| own.0 == to);
+        let (own_packets, own_bytes) = own.map_or((0, 0), |own| (own.1, own.2));
+        Room { packets, own_packets, own_bytes }
     }
 }

@@ -153,3 +153,35 @@ send_buffer = "2MB"
     let window = other.flows.iter().filter_map(|row| row.snd_wnd_bytes).max().unwrap();
     assert!((60_000..65_536).contains(&window), "{window}");
 }
+
+/// What was selectively acknowledged shares memory, so that a recovery does not fill the send buffer: 6.18's buffer, which
+/// is the smaller one where each segment is a packet, carries what 6.1's does.
+#[test]
+fn a_recovery_does_not_starve_the_sender() {
+    let goodput = |kernel: &str| {
+        let text = format!(
+            r#"
+duration = "60s"
+[hosts."*"]
+kernel = "{kernel}"
+tso = false
+sysctl = {{ "net.ipv4.tcp_rmem" = "4096 131072 72000000", "net.ipv4.tcp_wmem" = "4096 16384 72000000" }}
+[hosts.h1]
+address = "10.0.0.1/8"
+[hosts.h2]
+address = "10.0.0.2/8"
+[[links]]
+ends = ["h1", "h2"]
+forward = {{ rate = "100mbit", delay = "100ms", queue = "83p" }}
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+cc = "cubic"
+"#
+        );
+        support::run(&text, &Machine::default()).flow_ends[0].bytes as f64 * 8e-6 / 60.0
+    };
+    let (old, new) = (goodput("6.1"), goodput("6.18"));
+    assert!(old > 70.0 && new > 0.9 * old, "{old} and {new} Mb/s");
+}

@@ -232,8 +232,9 @@ impl Config {
         1_000_000 / u64::from(self.hz.max(1))
     }
 
-    /// `MAX_TCP_HEADER`, bytes: 320 in a kernel with wireless networks (Debian's 6.1), 256 without (observed on a
-    /// 6.18).
+    /// `MAX_TCP_HEADER`, bytes (include/net/tcp.h). A kernel's options decide, not its version: 320 with wireless networks,
+    /// as distributions have them (Debian's 6.1), 256 without, as kernels for virtual machines are built (observed on a
+    /// 6.18). Without a setting the version stands for what was observed.
     pub fn max_tcp_header(&self) -> u32 {
         self.max_tcp_header.unwrap_or(if self.profile.at_least(6, 12) { 256 } else { 320 })
     }

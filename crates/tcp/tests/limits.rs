@@ -3,7 +3,7 @@
 mod pair;
 
 use pair::{Pair, Path, reference};
-use tcp::{Config, Profile};
+use tcp::{Config, Flags, Profile, Segment};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -29,4 +29,19 @@ fn the_send_buffer_begins_with_two_initial_windows() {
     let mut pair = Pair::new(config, Path::new(100_000_000, 20_000_000, 1000), Some(1));
     pair.run(30_000_000);
     assert_eq!(pair.sender.sk.sk_sndbuf, 2 * 10 * (2048 + 256));
+}
+
+/// RFC 9293 section 3.10.7.4: what lies outside the window is answered, and nothing that it says counts.
+#[test]
+fn an_acknowledgement_outside_the_window_is_not_heeded() {
+    let mut pair = Pair::new(reference(1500, 6_291_456), Path::new(100_000_000, 20_000_000, 1000), None);
+    pair.run(SECOND);
+    let (una, next, expected) = (pair.sender.sk.snd_una, pair.sender.sk.snd_nxt, pair.sender.sk.rcv_nxt);
+    assert_ne!(una, next);
+    let segment =
+        |seq: u32| Segment { seq, ack: next, window: 1000, flags: Flags::ACK, ..Segment::default() };
+    pair.sender.on_segment(pair.now, segment(expected.wrapping_add(100_000_000)));
+    assert_eq!(pair.sender.sk.snd_una, una);
+    pair.sender.on_segment(pair.now, segment(expected));
+    assert_eq!(pair.sender.sk.snd_una, next);
 }

@@ -7,7 +7,6 @@ use super::{chrono, output::Push, unsent::Chunk};
 use crate::{
     CaEvent, CaState, Endpoint, Operation, State,
     behaviour::{Growth, Windows},
-    segment::after,
 };
 
 /// `SKB_DATA_ALIGN` of `skb_shared_info` and of `sk_buff`, bytes.
@@ -40,12 +39,6 @@ impl Endpoint {
         self.rate_check_app_limited();
         let goal = self.size_goal();
         let mut left = bytes;
-        // What a new write goes on with is not the end of one any more.
-        if let Some(last) = self.tx.queue.unsent.back_mut().filter(|last| last.len < goal)
-            && !self.tx.write_waited
-        {
-            last.push = false;
-        }
         while left > 0 {
             let room = self.tx.queue.unsent.back().map_or(0, |last| goal.saturating_sub(last.len));
             if room == 0 {
@@ -61,30 +54,17 @@ impl Endpoint {
             }
             self.sk.write_seq = self.sk.write_seq.wrapping_add(taken);
             left -= u64::from(taken);
-            if after(self.sk.write_seq, self.tx.pushed.wrapping_add(self.sk.max_window >> 1)) {
-                self.mark_push();
-            }
         }
-        self.mark_push();
-        self.tx.write_waited = left > 0;
         self.tx.nospace = left > 0 || self.wmem_queued() >= self.sk.sk_sndbuf as u32;
         self.push_pending();
         self.check_space();
         bytes - left
     }
 
-    /// `tcp_mark_push`.
-    fn mark_push(&mut self) {
-        if let Some(last) = self.tx.queue.unsent.back_mut() {
-            last.push = true;
-            self.tx.pushed = self.sk.write_seq;
-        }
-    }
-
     /// `tcp_skb_entail`.
     fn new_chunk(&mut self) {
         self.slow_start_after_idle_check();
-        self.tx.queue.unsent.push_back(Chunk { len: 0, fin: false, push: false });
+        self.tx.queue.unsent.push_back(Chunk { len: 0, fin: false });
         self.chrono_start(chrono::BUSY);
     }
 
@@ -109,7 +89,7 @@ impl Endpoint {
         match self.tx.queue.unsent.back_mut() {
             Some(last) => last.fin = true,
             None => {
-                self.tx.queue.unsent.push_back(Chunk { len: 0, fin: true, push: false });
+                self.tx.queue.unsent.push_back(Chunk { len: 0, fin: true });
                 self.chrono_start(chrono::BUSY);
             }
         }

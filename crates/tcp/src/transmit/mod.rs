@@ -72,12 +72,8 @@ pub(crate) struct Transmit {
     joined: u32,
     /// End of the last small packet sent (`snd_sml`).
     small: u32,
-    /// End of what was last marked to be pushed (`pushed_seq`).
-    pushed: u32,
     /// The application wants to write more than there is room for (`SOCK_NOSPACE`).
     nospace: bool,
-    /// The last write found too little room; the next one is the rest of it.
-    write_waited: bool,
     fin_written: bool,
     /// When the timer of `icsk_pending` ends, on the endpoint's clock, ns.
     timer_ns: Option<u64>,
@@ -105,9 +101,7 @@ impl Transmit {
             tlp_retrans: false,
             joined: 0,
             small: config.initial_seq,
-            pushed: config.initial_seq,
             nospace: false,
-            write_waited: false,
             fin_written: false,
             timer_ns: None,
             pacing_timer_ns: None,

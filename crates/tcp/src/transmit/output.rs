@@ -4,7 +4,7 @@
 //! (tcp_grow_skb).
 
 use super::{Marks, Skb, chrono, skb::segments, timers::Timer, unsent::Chunk};
-use crate::{CaState, Endpoint, Flags, Operation, segment::after};
+use crate::{CaState, Endpoint, Operation, segment::after};
 
 /// How `tcp_write_xmit` is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,7 +218,7 @@ impl Endpoint {
         let mss = self.sk.mss_cache;
         let mut part = chunk;
         if chunk.len > limit {
-            part = Chunk { len: limit, fin: false, push: false };
+            part = Chunk { len: limit, fin: false };
             self.tx.queue.unsent.shorten_front(limit);
         } else {
             self.tx.queue.unsent.pop_front();
@@ -231,8 +231,7 @@ impl Endpoint {
         let was_pending = self.sk.icsk_pending;
         let prior_packets = self.sk.packets_out;
         let id = self.tx.queue.push(skb);
-        let pushed = if part.push { Flags::PSH } else { Flags::default() };
-        self.transmit_skb(id, pushed);
+        self.transmit_skb(id);
         self.sk.snd_nxt = end_seq;
         self.sk.packets_out += u32::from(segs);
         if part.len < u32::from(segs) * mss {

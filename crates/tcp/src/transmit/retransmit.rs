@@ -2,7 +2,7 @@
 //! (net/ipv4/tcp_output.c; RFC 8985 section 7).
 
 use super::{Marks, output::Push, timers::Timer};
-use crate::{CaState, Endpoint, Event, Flags, behaviour::Recovery, segment::before};
+use crate::{CaState, Endpoint, Event, behaviour::Recovery, segment::before};
 
 impl Endpoint {
     /// `tcp_xmit_retransmit_queue`.
@@ -86,7 +86,7 @@ impl Endpoint {
         let skb = *self.tx.queue.get(id);
         self.sk.total_retrans += skb.segs();
         self.sk.bytes_retrans += u64::from(skb.len());
-        self.transmit_skb(id, Flags::default());
+        self.transmit_skb(id);
         self.tx.queue.get_mut(id).marks.set(Marks::EVER_RETRANS);
         self.event(|at| Event::Retransmit { at, seq: skb.seq, segs: skb.segs() });
         true

@@ -1,6 +1,10 @@
 //! One packet leaves: header, mark, pacing, what is remembered of it (`__tcp_transmit_skb`,
 //! `tcp_update_skb_after_send`,
 //! net/ipv4/tcp_output.c).
+//!
+//! Departures: 1. PSH is on what ends all that has been written, not on the end of each write. With it on each write that
+//! had to wait, as in the kernel, the reference runs' drops and HyStart's exit are met less well (-12 and +3 % at worst,
+//! against -1 and 0), for they depend on which segments are acknowledged alone.
 
 use super::{CLOCK_START_NS, Marks, Skb, timers::Timer};
 use crate::{CaEvent, Endpoint, Flags, RateSample, Segment, ecn, segment::before};
@@ -10,13 +14,16 @@ const ECN_OK: u8 = 1;
 const QUEUE_CWR: u8 = 2;
 
 impl Endpoint {
-    /// `__tcp_transmit_skb` of a packet in the queue, with flags that it does not have itself, with `tcp_update_skb_after_send` and `tcp_rate_skb_sent`.
-    pub(super) fn transmit_skb(&mut self, id: u32, more: Flags) {
+    /// `__tcp_transmit_skb` of a packet in the queue, with `tcp_update_skb_after_send` and `tcp_rate_skb_sent`.
+    pub(super) fn transmit_skb(&mut self, id: u32) {
         let skb = *self.tx.queue.get(id);
         let (len, segs) = (skb.len(), skb.segs());
-        let mut flags = Flags::ACK.with(more);
+        let mut flags = Flags::ACK;
         if skb.marks.any(Marks::FIN) {
             flags = flags.with(Flags::FIN);
+        }
+        if len > 0 && skb.end_seq == self.sk.write_seq {
+            flags = flags.with(Flags::PSH);
         }
         let prior_wstamp = self.sk.tcp_wstamp_ns;
         self.sk.tcp_wstamp_ns = prior_wstamp.max(self.sk.tcp_clock_cache);

@@ -8,8 +8,6 @@ use std::collections::VecDeque;
 pub(super) struct Chunk {
     pub(super) len: u32,
     pub(super) fin: bool,
-    /// The application's write ends here, or half a window of the peer's.
-    pub(super) push: bool,
 }
 
 /// Chunks in order. Only the last may still grow.
@@ -73,7 +71,7 @@ impl Unsent {
     /// The first `len` bytes of the first chunk, which is longer, become a chunk of their own.
     pub(super) fn split_front(&mut self, len: u32) {
         self.shorten_front(len);
-        self.runs.push_front((Chunk { len, fin: false, push: false }, 1));
+        self.runs.push_front((Chunk { len, fin: false }, 1));
         self.count += 1;
     }
 
@@ -104,8 +102,8 @@ mod tests {
                 let longer = plain.front().is_some_and(|chunk| chunk.len > len);
                 match step {
                     0 | 1 => {
-                        unsent.push_back(Chunk { len, fin: false, push: false });
-                        plain.push_back(Chunk { len, fin: false, push: false });
+                        unsent.push_back(Chunk { len, fin: false });
+                        plain.push_back(Chunk { len, fin: false });
                     }
                     2 => {
                         unsent.pop_front();
@@ -121,7 +119,7 @@ mod tests {
                             unsent.shorten_front(len);
                         } else {
                             unsent.split_front(len);
-                            plain.push_front(Chunk { len, fin: false, push: false });
+                            plain.push_front(Chunk { len, fin: false });
                         }
                     }
                     _ => {}
@@ -140,7 +138,7 @@ mod tests {
     fn a_window_of_segments_takes_no_memory() {
         let mut unsent = Unsent::default();
         for _ in 0..200_000 {
-            unsent.push_back(Chunk { len: 0, fin: false, push: false });
+            unsent.push_back(Chunk { len: 0, fin: false });
             unsent.back_mut().unwrap().len = 1448;
         }
         assert_eq!((unsent.len(), unsent.runs.len()), (200_000, 2));

@@ -8,8 +8,8 @@ use support::Path;
 
 /// `scenarios/xcp.toml` with an MTU, for so many seconds.
 fn shared(mtu: u32, seconds: u32) -> Outcome {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/xcp.toml");
-    let file = scenario::ScenarioFile::parse(path, &std::fs::read_to_string(path).unwrap()).unwrap();
+    let text = include_str!("../../../scenarios/xcp.toml");
+    let file = scenario::ScenarioFile::parse("xcp.toml", text).unwrap();
     let set = |key: &str, value: String| (key.to_owned(), value);
     let sets = [set("hosts.*.mtu", mtu.to_string()), set("duration", format!("{seconds}s"))];
     let scenario = file.resolve(None, &sets).unwrap();

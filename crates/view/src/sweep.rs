@@ -270,3 +270,129 @@ fn metric_name(metric: &str) -> &str {
 fn percent(share: Option<f64>) -> String {
     or_unknown(share, |share| format!("{:+.1} %", share * 100.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use schema::{FitFigure, FitTried, HostInfo, SWEEP_SCHEMA, SweptField, Unknown, WindowLaw};
+
+    use super::*;
+
+    fn value(number: f64) -> SweptValue {
+        SweptValue { text: format!("{}KiB", number / 1024.0), number: Some(number) }
+    }
+
+    fn host() -> HostInfo {
+        HostInfo { kernel: "6.18.0".into(), cpus: 2 }
+    }
+
+    fn example() -> Sweep {
+        let point = |size: f64, mean: f64| SweepPoint {
+            engine: "sim".into(),
+            variant: None,
+            values: vec![value(size)],
+            runs: vec!["a".into(), "b".into()],
+            earlier: 1,
+            figures: vec![mean, mean],
+            mean: Some(mean),
+            confidence: Some((mean * 0.9, mean * 1.1)),
+            quality_ok: size < 3000.0,
+        };
+        Sweep {
+            schema: SWEEP_SCHEMA.into(),
+            scenario: "s".into(),
+            title: "buffers".into(),
+            host: host(),
+            metric: "flows.bulk.goodput".into(),
+            unit: "bit/s".into(),
+            fields: vec![SweptField { field: "flows.bulk.send_buffer".into(), unit: "B".into() }],
+            points: vec![point(4096.0, 9e8), point(2048.0, 5e8)],
+            knees: vec![SweepKnee {
+                engine: "sim".into(),
+                variant: None,
+                others: vec![],
+                at: 3686.0,
+                plateau: 9e8,
+                level_from: Some(4096.0),
+                law: Some(WindowLaw {
+                    real_bytes: 7372.0,
+                    loaded_rtt_us: 60.0,
+                    window_bytes: 6750.0,
+                    at: 3835.0,
+                }),
+            }],
+        }
+    }
+
+    #[test]
+    fn a_table_tells_points_and_knee() {
+        let text = sweep(&example());
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("ENGINE  SEND_BUFFER  bulk.goodput       95 % CONFIDENCE  RUNS"));
+        assert_eq!(
+            lines.next(),
+            Some(
+                "sim            4KiB      900 Mb/s  810 Mb/s to 990 Mb/s     2  NOT TO BE TRUSTED, 1 made before"
+            )
+        );
+        assert!(
+            text.contains("knee at send_buffer 3.69 kB, plateau 900 Mb/s, within 5 % of it from 4.10 kB on"),
+            "{text}"
+        );
+        assert!(
+            text.contains("which the kernel makes 7.37 kB") && text.contains("the knee is -4 % off"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_chart_goes_from_the_smallest_value_to_the_largest() {
+        let svg = sweep_chart(&example());
+        let place = |text: &str| svg.find(text).unwrap_or_else(|| panic!("{text} in {svg}"));
+        assert!(place(">2KiB<") < place(">4KiB<"));
+        assert!(svg.contains("flows.bulk.goodput (Mb/s)") && svg.contains("swatch dot s0"));
+        let page = sweep_page("a < b", "x & y", &svg, "longfat sweep");
+        assert!(page.contains("<h1>a &lt; b</h1>") && page.contains("x &amp; y"));
+    }
+
+    #[test]
+    fn a_fit_tells_residuals_and_sensitivity() {
+        let tried = |size: f64, ours: f64| FitTried {
+            values: vec![value(size)],
+            error: Some(ours / 1e9 - 1.0),
+            figures: vec![Some(ours)],
+        };
+        let fitted = Fit {
+            scenarios: vec!["s".into()],
+            engine: "sim".into(),
+            unknowns: vec![Unknown {
+                field: "flows.bulk.send_buffer".into(),
+                unit: "B".into(),
+                low: value(1024.0),
+                high: value(8192.0),
+                best: value(2048.0),
+            }],
+            error: Some(0.1),
+            figures: vec![FitFigure {
+                scenario: "s".into(),
+                id: "X-1".into(),
+                variant: None,
+                metric: "flows.bulk.goodput".into(),
+                unit: "bit/s".into(),
+                published: 1e9,
+                bound: None,
+                ours: Some(1.1e9),
+                residual: Some(0.1),
+            }],
+            tried: vec![tried(2048.0, 1.1e9), tried(4096.0, 1.5e9)],
+            runs: 2,
+        };
+        let text = fit(&fitted);
+        assert!(
+            text.starts_with("best flows.bulk.send_buffer = 2KiB (searched from 1KiB to 8KiB)\n"),
+            "{text}"
+        );
+        assert!(text.contains("+10.0 %") && text.contains("+50.0 %") && text.contains("1.50 Gb/s"), "{text}");
+        let svg = fit_chart(&fitted);
+        assert!(svg.contains("root mean square") && svg.contains("X-1 flows.bulk.goodput"), "{svg}");
+    }
+}

@@ -4,7 +4,7 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: demo test bench lint fuzz build setup install docs-pictures clean
+.PHONY: demo test bench fidelity lint fuzz build setup install docs-pictures clean
 
 demo: build
 	@mkdir -p $(DEMO)
@@ -38,6 +38,12 @@ bench: setup
 	cargo bench --locked -p longfat-sim --bench tcp
 	cargo bench --locked -p longfat-lab --bench lab
 	cargo bench --locked -p longfat --bench cc
+
+# The simulator against this machine's kernel in the lab: retransmissions of 40 loss patterns, and a matrix of 62 scenarios
+# of a minute each, four at a time (half an hour). Runs are kept beside the program; docs/fidelity.md says what came out.
+fidelity: setup
+	LONGFAT_PATTERNS=40 cargo test --release --locked -p longfat --test differential -- --nocapture
+	cargo bench --locked -p longfat --bench fidelity
 
 # Installs what is missing for building: a C compiler, clang for eBPF, and what libbpf is built with.
 setup:

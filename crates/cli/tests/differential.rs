@@ -2,14 +2,14 @@
 //! drops nothing, so all that differs is what TCP makes of it.
 //!
 //! LONGFAT_PATTERNS says how many patterns are played; 10 without it, `make fidelity` plays 40. A lab run that cannot be
-//! trusted, or in which the emulator stood still for long, is repeated.
+//! trusted is repeated.
 
 mod common;
 
-use std::{collections::BTreeSet, error::Error, fmt::Write, fs, path::Path};
+use std::{collections::BTreeSet, error::Error, fmt::Write, fs, path::Path, process::Command};
 
 use cc::{Source, Values, native::Library};
-use common::{Place, is_root, one_lab_at_a_time};
+use common::{Place, Ran, is_root, one_lab_at_a_time};
 use scenario::{Flow, ScenarioFile};
 use schema::{Event, FlowSample, LinkSample, TraceKind, TraceRow};
 use sim::{Controllers, Machine, Observer, Side};
@@ -59,7 +59,11 @@ fn the_same_segments_are_sent_again() {
     assert!(f64::from(same) >= (AGREE * f64::from(judged)).floor(), "{same} of {judged} agree\n{told}");
 }
 
-/// 400 segments over 20 to 50 Mb/s and 20 to 50 ms; one to twelve packets after the first flight are lost.
+/// 500 segments over 20 to 50 Mb/s and 20 to 50 ms, and two groups of losses: one to six of twelve packets in a row. All of a
+/// group were sent before the first loss can be known, and the second group comes after the first was repaired: which data
+/// a number stands for does not depend on which of a retransmission and new data goes first by a microsecond (with losses
+/// anywhere the lab itself agreed with the lab in four of five patterns only). Buffers are large from the start, so that
+/// it does not matter either when threads wake.
 fn scenario(pattern: u32) -> String {
     let mut state = u64::from(pattern) + 1;
     let mut below = |most: u64| {
@@ -69,13 +73,19 @@ fn scenario(pattern: u32) -> String {
     };
     let (rate, delay_us) = (20 + below(31), 10_000 + below(15_001));
     let cc = ["cubic", "reno"][below(2) as usize];
-    let lost: BTreeSet<u64> = (0..1 + below(12)).map(|_| 16 + below(380)).collect();
+    let first = 16 + below(120);
+    let groups = [first, first + 220 + below(100)];
+    let mut lost = BTreeSet::new();
+    for group in groups {
+        lost.extend((0..1 + below(6)).map(|_| group + below(12)));
+    }
+    let lost: Vec<u64> = lost.into_iter().collect();
     format!(
         r#"title = "pattern {pattern}"
 duration = "10s"
 capture = ["h1"]
 [hosts."*"]
-sysctl = {{ "net.ipv4.tcp_no_metrics_save" = "1", "net.ipv4.tcp_rmem" = "4096 131072 6291456", "net.ipv4.tcp_wmem" = "4096 16384 4194304" }}
+sysctl = {{ "net.ipv4.tcp_no_metrics_save" = "1", "net.ipv4.tcp_rmem" = "4096 6291456 6291456", "net.ipv4.tcp_wmem" = "4096 4194304 4194304" }}
 [hosts.h1]
 address = "10.0.0.1/24"
 [hosts.h2]
@@ -89,7 +99,7 @@ name = "bulk"
 from = "h1"
 to = "h2"
 cc = "{cc}"
-size = "579200B"
+size = "724000B"
 "#
     )
 }
@@ -98,10 +108,13 @@ size = "579200B"
 fn emulated(text: &str) -> Option<BTreeSet<u32>> {
     for _ in 0..TRIES {
         let place = Place::new(text);
-        let run = &place.run(&["run", "s.toml", "--engine", "lab", "--json"]).json()["runs"][0];
+        // At real-time priority, so that programs beside it hardly disturb it.
+        let mut command = Command::new("chrt");
+        command.args(["-r", "1", common::binary(), "run", "s.toml", "--engine", "lab", "--json"]);
+        let ran = Ran::of(command.current_dir(place.dir.path()).output().expect("chrt is installed"));
+        let run = &ran.json()["runs"][0];
         let record = place.path("runs/s").join(run["id"].as_str()?);
-        let calm = !run["quality"]["notes"].to_string().contains("stood still");
-        if run["quality"]["ok"] == true && calm {
+        if run["quality"]["ok"] == true {
             return Some(sent_twice(&fs::read(record.join("h1.pcapng")).ok()?));
         }
     }

@@ -24,3 +24,5 @@ done
 # Two round-trip times without and with Grid DT.
 "$longfat" --runs "$runs" run scenarios/g-rttfair-short.toml >/dev/null
 draw --metric goodput,cwnd -o docs/griddt-rtt.svg
+# The simulator against runs of the real kernel.
+cargo run --quiet --release --locked -p longfat-view --example reference_pictures -- docs

@@ -4,7 +4,7 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: demo test bench fidelity lint fuzz build setup install docs-pictures clean
+.PHONY: demo test instructions bench fidelity lint fuzz build setup install docs-pictures clean
 
 demo: build
 	@mkdir -p $(DEMO)
@@ -31,11 +31,17 @@ lint: setup
 fuzz: setup
 	@scripts/fuzz.sh
 
-# The network in virtual time, the lab against a plain veth pair and against the payload limit, and what calls of
-# congestion controls cost in the kernel.
+# Instructions that a simulated packet costs, by valgrind, against crates/sim/benches/tcp/instructions.csv; part of
+# `make test`. Where they are meant to change: cargo bench -p longfat-sim --bench tcp -- instructions write
+instructions: setup
+	cargo bench --locked -p longfat-sim --bench tcp -- instructions
+
+# The network in virtual time, what simulations cost with the targets beside it (and ns-3, where that is installed), the
+# lab against a plain veth pair and against the payload limit, and what calls of congestion controls cost in the kernel.
 bench: setup
 	cargo bench --locked -p longfat-net --bench hops
 	cargo bench --locked -p longfat-sim --bench tcp
+	scripts/bench-ns3.sh
 	cargo bench --locked -p longfat-lab --bench lab
 	cargo bench --locked -p longfat --bench cc
 

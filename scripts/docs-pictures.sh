@@ -34,3 +34,5 @@ for pair in rttfair mtufair; do
     "$longfat" --runs "$runs" run "scenarios/g-$pair.toml" --engine sim >/dev/null || test $? -eq 3
     "$longfat" --runs "$runs" plot $(simulated) --metric goodput,cwnd -o "docs/g-$pair.svg"; rm -rf "${runs:?}"/*
 done
+# The simulator against runs of the real kernel.
+cargo run --quiet --release --locked -p longfat-view --example reference_pictures -- docs

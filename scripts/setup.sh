@@ -41,6 +41,7 @@ if [ "${1:-}" = tests ]; then
     need traceroute traceroute
     need mtr mtr-tiny
     need tshark tshark
+    need valgrind valgrind
 fi
 if [ ${#missing[@]} -gt 0 ]; then
     echo "installing: ${missing[*]}"

@@ -41,6 +41,37 @@ fn a_run_is_the_same_each_time() {
     assert!(tables[0] == tables[1]);
 }
 
+/// The bytes of the record, whatever the machine and its number of processors. Where the simulation is meant to
+/// change, `LONGFAT_UPDATE=1` writes the new hashes.
+#[test]
+fn records_have_the_committed_hashes() {
+    let lossy = SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = 0.001");
+    let jittery =
+        SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", jitter = \"1ms\"").replace("cubic", "bbr");
+    let scenarios = [("small", SMALL.to_owned()), ("lossy", lossy), ("jittery-bbr", jittery)];
+    let mut hashes = String::new();
+    for (name, scenario) in scenarios {
+        let place = Place::new(&scenario);
+        place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+        for table in ["flows", "links", "events"] {
+            let bytes = std::fs::read(record(&place).join(format!("{table}.parquet"))).unwrap();
+            hashes.push_str(&format!("{name} {table} {:016x}\n", fnv1a(&bytes)));
+        }
+    }
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/sim-hashes.txt");
+    if std::env::var_os("LONGFAT_UPDATE").is_some() {
+        std::fs::write(&file, &hashes).unwrap();
+    }
+    assert_eq!(hashes, std::fs::read_to_string(&file).unwrap());
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll and Vo 1991).
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
 #[test]
 fn an_unknown_congestion_control_or_engine_is_bad_input() {
     let place = Place::new(&SMALL.replace("cubic", "nosuch"));

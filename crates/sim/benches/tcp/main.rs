@@ -1,102 +1,119 @@
-//! Data packets per second of processor time with the whole stack: one cubic flow at 1 Gb/s and 117 ms with an MSS of 8960
-//! bytes, with super-packets and without; recovery from a slow-start overshoot at an MSS of 1460; the cost by window.
+//! What a simulation costs: all of the simulator's lines in one table, targets beside. Processor time, not wall-clock
+//! time; single figures depend on the machine's mood.
 //!
-//! `cargo bench -p longfat-sim`; with a case's name and seconds of virtual time it runs that case alone, for
-//! `valgrind --tool=callgrind`. Single figures depend on the machine's mood.
+//! `cargo bench -p longfat-sim` prints the table; with `-- instructions` it counts instructions a packet instead and fails
+//! where they are not the committed ones (`-- instructions write` commits them). `memory`, `long-runs` and `case NAME` print
+//! a part.
 
-#![allow(clippy::disallowed_methods, reason = "a bench reads the processor's clock")]
+#![allow(clippy::disallowed_methods, reason = "a bench asks the machine")]
 
+mod cases;
+mod instructions;
+mod machine;
+mod meter;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use cases::Case;
+use machine::peak_bytes;
+use meter::Meter;
 use sim::{Machine, Segmentation};
 
-/// Name, rate, one-way delay, MTU, queue, super-packets, virtual seconds.
-type Case = (&'static str, &'static str, &'static str, u32, &'static str, bool, u32);
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["counted", name, ms] => instructions::counted(name, ms.parse().expect("milliseconds")),
+        ["instructions"] => std::process::exit(i32::from(!instructions::check(false))),
+        ["instructions", "write"] => std::process::exit(i32::from(!instructions::check(true))),
+        ["case", name] => {
+            let meter = run(name);
+            for (state, cost) in [("all", meter.all), ("open", meter.open), ("recovery", meter.recovery)] {
+                print!("{state}_packets {} {state}_cpu_s {:.6} ", cost.packets, cost.cpu_s);
+            }
+            println!("window_packets {} recovery_ms {:?}", meter.window, meter.recovery_ms);
+        }
+        ["memory"] => memories(),
+        ["long-runs"] => long_runs(),
+        _ => table(),
+    }
+}
 
-const CASES: [Case; 7] = [
-    // At most a BDP in flight, and none lost: the buffers limit.
-    ("loss-free", "1gbit", "117ms", 9012, "100MB", true, 300),
-    ("loss-free-single", "1gbit", "117ms", 9012, "100MB", false, 100),
-    ("sawtooth", "1gbit", "117ms", 9012, "4MB", true, 300),
-    ("overshoot", "1gbit", "100ms", 1512, "4000p", true, 8),
-    ("overshoot-single", "1gbit", "100ms", 1512, "4000p", false, 8),
-    ("window-1600", "1gbit", "19.2ms", 1512, "100MB", false, 20),
-    ("window-200000", "10gbit", "240ms", 1512, "1GB", false, 20),
+fn line(what: &str, value: String, target: &str) {
+    println!("{what:58} {value:>12}   {target}");
+}
+
+fn run(name: &str) -> Meter {
+    meter::run(&Case::named(name).expect("no such case"), 20).1
+}
+
+fn table() {
+    line("simulator, one cubic flow, full stack", "measured".into(), "target");
+    let million = |meter: f64| format!("{meter:.2}");
+    let jumbo = run("loss-free");
+    line(
+        "Mpackets/CPU s, loss-free, 1 Gb/s, 117 ms, MSS 8960",
+        million(jumbo.all.millions()),
+        ">= 3 (aim 10)",
+    );
+    let single = run("loss-free-single");
+    line("  the same without super-packets", million(single.all.millions()), ">= 2");
+    let [whole, single] = ["recovery", "recovery-single"].map(run);
+    line(
+        "Mpackets/CPU s in recovery from the overshoot, MSS 1460",
+        million(whole.recovery.millions()),
+        ">= 1",
+    );
+    line("  the same without super-packets", million(single.recovery.millions()), ">= 1");
+    let cost = |short: meter::Cost, long: meter::Cost| {
+        format!("{:.0}/{:.0}={:.2}", long.ns(), short.ns(), long.ns() / short.ns())
+    };
+    let [short, long] = ["window-1600", "window-200000"].map(run);
+    line("ns a packet, window 200,000 against 1,600, loss-free", cost(short.open, long.open), "<= 1.5");
+    let [short, long] = ["recovery-1600", "recovery-200000"].map(run);
+    line("  the same in recovery", cost(short.recovery, long.recovery), "<= 1.5");
+    memories();
+    long_runs();
+}
+
+fn memories() {
+    memory("window-1600", "bytes a packet in flight, window 1,600, single segments");
+    memory("window-200000", "  window 200,000, single segments");
+    memory("window-200000-super", "  window 200,000, super-packets");
+}
+
+fn long_runs() {
+    LONG_RUNS.iter().for_each(|(name, text)| long_run(name, text));
+}
+
+/// Memory that a window takes: what a run has at most beyond the same run with a window of some packets.
+fn memory(name: &str, what: &str) {
+    let case = Case::named(name).expect("no such case").lasting(8_000);
+    let peak = |case: Case| {
+        let ((_, meter), bytes) = peak_bytes(|| meter::run(&case, 20));
+        (bytes as f64, meter.window as f64)
+    };
+    let (small, large) = (peak(case.with_buffer(65_536)), peak(case));
+    let each = (large.0 - small.0) / (large.1 - small.1);
+    line(what, format!("{each:.0}"), &format!("<= 100 ({:.0} in flight)", large.1));
+}
+
+/// The experiments of 6000 and 7000 s.
+const LONG_RUNS: [(&str, &str); 3] = [
+    ("g-rttfair", include_str!("../../../../scenarios/g-rttfair.toml")),
+    ("g-mtufair", include_str!("../../../../scenarios/g-mtufair.toml")),
+    ("g-multi", include_str!("../../../../scenarios/g-multi.toml")),
 ];
 
-fn text(&(_, rate, delay, mtu, queue, whole, seconds): &Case) -> String {
-    let gso = if whole { "65535B".to_owned() } else { format!("{mtu}B") };
-    format!(
-        r#"
-duration = "{seconds}s"
-sample = "1s"
-[hosts."*"]
-mtu = {mtu}
-nic = {{ gso = "{gso}" }}
-sysctl = {{ "net.ipv4.tcp_rmem" = "4096 131072 1000000000", "net.ipv4.tcp_wmem" = "4096 16384 1000000000" }}
-[hosts.h1]
-address = "10.0.0.1/24"
-[hosts.h2]
-address = "10.0.0.2/24"
-[switches]
-names = ["s1"]
-[[links]]
-ends = ["h1", "s1"]
-[[links]]
-ends = ["s1", "h2"]
-forward = {{ rate = "{rate}", delay = "{delay}", queue = "{queue}" }}
-[[flows]]
-name = "f"
-from = "h1"
-to = "h2"
-cc = "cubic"
-"#
-    )
-}
-
-/// Bytes that the process had to take for each packet in flight at most, the peak before left out.
-fn bytes_per_packet(before_kib: u64, outcome: &sim::Outcome) -> f64 {
-    let most = outcome.flows.iter().filter_map(|row| row.unacked_segs).max().unwrap_or(1);
-    (peak_kib() - before_kib) as f64 * 1024.0 / most.max(1) as f64
-}
-
-/// Processor time of this thread, seconds. The kernel counts up to the last switch of tasks.
-fn cpu_s() -> f64 {
-    std::thread::yield_now();
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    stat.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
-}
-
-fn peak_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|l| l.starts_with("VmHWM")).unwrap_or_default();
-    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
-}
-
-fn main() {
-    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--"));
-    let (only, seconds) = (words.next(), words.next().and_then(|word| word.parse().ok()));
-    println!(
-        "{:18} {:>11} {:>8} {:>10} {:>9} {:>11}",
-        "case", "packets", "cpu s", "Mpkt/s", "Mbit/s", "B in flight"
-    );
-    for case in CASES.iter().filter(|case| only.as_ref().is_none_or(|name| name == case.0)) {
-        let case = Case::from(*case);
-        let case = (case.0, case.1, case.2, case.3, case.4, case.5, seconds.unwrap_or(case.6));
-        let (began, before_kib) = (cpu_s(), peak_kib());
-        let machine = Machine { segmentation: Segmentation::Whole, ..Machine::default() };
-        let outcome = support::run(&text(&case), &machine);
-        let (cpu, packets) = (cpu_s() - began, outcome.data_segments as f64);
-        let goodput = outcome.flow_ends[0].bytes as f64 * 8e-6 / f64::from(case.6);
-        println!(
-            "{:18} {:>11} {:>8.3} {:>10.2} {:>9.1} {:>11}",
-            case.0,
-            outcome.data_segments,
-            cpu,
-            packets * 1e-6 / cpu,
-            goodput,
-            bytes_per_packet(before_kib, &outcome) as u64
-        );
-    }
+fn long_run(name: &str, text: &str) {
+    let file = scenario::ScenarioFile::parse(name, text).expect(name);
+    let scenario = file.resolve(Some("reno"), &[]).expect(name);
+    let machine = Machine { segmentation: Segmentation::Whole, ..Machine::default() };
+    let (began, seconds) = (machine::cpu_s(), scenario.duration.0 as f64 * 1e-9);
+    let mut controllers = support::Native::default();
+    let outcome = sim::run(&scenario, &machine, &mut controllers, &mut support::Nobody).expect(name);
+    let cpu = machine::cpu_s() - began;
+    let what =
+        format!("CPU s of {name}.toml, {seconds:.0} s, {:.1} M packets", outcome.data_segments as f64 * 1e-6);
+    line(&what, format!("{cpu:.1}"), "<= 40");
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod reference;
+
 use std::error::Error;
 
 use cc::{Source, Value, Values, native::Library};

@@ -99,7 +99,7 @@ pub fn scenario_section(summary: &Summary, runs: &[LoadedRun]) -> String {
     let title = escape(if summary.title.is_empty() { &summary.scenario } else { &summary.title });
     let shown = shown_runs(summary);
     let labels = run_labels(&shown);
-    let _ = write!(out, "<h2>{title} <span class=\"engine\">{}</span></h2>\n", escape(&summary.scenario));
+    let _ = writeln!(out, "<h2>{title} <span class=\"engine\">{}</span></h2>", escape(&summary.scenario));
     out.push_str(&untrusted_boxes(&shown, &labels));
     section(&mut out, "Published and measured", "", &published_table(&summary.published));
     if shown.iter().any(|run| run.engine != "model") {

@@ -53,9 +53,9 @@ fn what_does_not_fit_is_lost() {
         let expected = 1.0 - 100.0 * (1472.0 / 1538.0) / rate_mbps;
         let row = last(&outcome);
         assert!((loss(row) - expected).abs() < 1e-3, "{rate_mbps} Mb/s: {} for {expected}", loss(row));
-        // A full queue of 50 packets.
-        let (packet_us, most) = (1538.0 * 8.0 / 100.0, row.max_owd_us.unwrap() as f64);
-        assert!((most - 5_000.0 - 50.0 * packet_us).abs() <= packet_us, "{most}");
+        // A full queue of 50 packets, of which one is being sent.
+        let (packet_us, owd) = (1538.0 * 8.0 / 100.0, row.owd_us.unwrap() as f64);
+        assert!((owd - 5_000.0 - 49.5 * packet_us).abs() <= packet_us, "{owd}");
     }
 }
 

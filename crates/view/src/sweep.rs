@@ -261,7 +261,7 @@ fn short(field: &str) -> &str {
     field.rsplit('.').next().unwrap_or(field)
 }
 
-/// `goodput` of `flows.bulk.goodput`, with the flow where there may be several: it is said in the title line.
+/// `bulk.goodput` of `flows.bulk.goodput`.
 fn metric_name(metric: &str) -> &str {
     metric.strip_prefix("flows.").unwrap_or(metric)
 }

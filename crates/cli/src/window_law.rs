@@ -1,6 +1,7 @@
 //! What the window law says of a knee: goodput = window / RTT, so the plateau needs a window of plateau x RTT, at the
-//! round-trip time of the loaded path (a queue that stands makes it longer than that of a ping). What buffer that takes:
-//! the kernel makes a size that is asked for twice as large, and uses a share of that.
+//! round-trip time of the loaded path (a queue that stands makes it longer than that of a ping). That time is what was in
+//! flight over what arrived (Little's law): the clocks of old kernels tick every 10 ms. What buffer the window takes: the
+//! kernel makes a size that is asked for twice as large, and uses a share of that.
 
 use model::{Knee, SENT_SHARE};
 use schema::{FlowSummary, RunSummary, WindowLaw};
@@ -17,7 +18,7 @@ pub fn of(field: &str, metric: &str, knee: &Knee, line: &Line<'_>) -> Option<Win
         .iter()
         .find_map(|name| metric.strip_prefix("flows.")?.strip_suffix(name)?.strip_suffix('.'))?;
     let buffer = field.strip_prefix("flows.")?.strip_prefix(flow)?.strip_prefix('.')?;
-    let loaded_rtt_us = at_knee(flow, knee.at, line, |flow| flow.mean_rtt_us)?;
+    let loaded_rtt_us = at_knee(flow, knee.at, line, loaded_rtt_us)?;
     let share = match buffer {
         "send_buffer" => SENT_SHARE,
         "receive_buffer" => at_knee(flow, knee.at, line, |flow| flow.window_share)?,
@@ -30,6 +31,12 @@ pub fn of(field: &str, metric: &str, knee: &Knee, line: &Line<'_>) -> Option<Win
         window_bytes,
         at: window_bytes / (DOUBLED * share),
     })
+}
+
+/// Bytes in flight over bytes a second; `None` where either is unknown.
+fn loaded_rtt_us(flow: &FlowSummary) -> Option<f64> {
+    let rtt_us = flow.binding_window_bytes? as f64 * 8e6 / flow.steady_goodput_bps.or(flow.goodput_bps)?;
+    rtt_us.is_finite().then_some(rtt_us)
 }
 
 /// A figure of the flow at the knee, between its values at the points on both sides.

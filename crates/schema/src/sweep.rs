@@ -95,7 +95,7 @@ pub struct SweepKnee {
 pub struct WindowLaw {
     /// What the kernel takes of the buffer at the knee: twice what was asked for.
     pub real_bytes: f64,
-    /// Mean round-trip time at the knee.
+    /// Round-trip time of the loaded path at the knee: bytes in flight over bytes a second.
     pub loaded_rtt_us: f64,
     /// The window that gives the plateau at this round-trip time.
     pub window_bytes: f64,

@@ -261,7 +261,7 @@ fn short(field: &str) -> &str {
     field.rsplit('.').next().unwrap_or(field)
 }
 
-/// `goodput` of `flows.bulk.goodput`, with the flow where there may be several: it is said in the title line.
+/// `bulk.goodput` of `flows.bulk.goodput`.
 fn metric_name(metric: &str) -> &str {
     metric.strip_prefix("flows.").unwrap_or(metric)
 }
@@ -349,7 +349,7 @@ mod tests {
         let svg = sweep_chart(&example());
         let place = |text: &str| svg.find(text).unwrap_or_else(|| panic!("{text} in {svg}"));
         assert!(place(">2KiB<") < place(">4KiB<"));
-        assert!(svg.contains("flows.bulk.goodput (Mb/s)") && svg.contains("swatch dot s0"));
+        assert!(svg.contains("flows.bulk.goodput (Gb/s)") && svg.contains("swatch dot s0"));
         let page = sweep_page("a < b", "x & y", &svg, "longfat sweep");
         assert!(page.contains("<h1>a &lt; b</h1>") && page.contains("x &amp; y"));
     }

@@ -34,5 +34,18 @@ for pair in rttfair mtufair; do
     "$longfat" --runs "$runs" run "scenarios/g-$pair.toml" --engine sim >/dev/null || test $? -eq 3
     "$longfat" --runs "$runs" plot $(simulated) --metric goodput,cwnd -o "docs/g-$pair.svg"; rm -rf "${runs:?}"/*
 done
+# How the G pairs vary with the queue and with a random loss, at a tenth of rate and time (windows and recovery are a tenth as well).
+tenth="--set duration=700s --set sample=100ms --set links.bottleneck.forward.rate=100mbit --set links.cern1-geneva.forward.rate=100mbit"
+tenth="$tenth --set links.cern2-geneva.forward.rate=100mbit --set hosts.*.nic.tx_queue=10p"
+for flow in rtt181 mtu3000; do
+    file="scenarios/g-${flow%%[0-9]*}fair.toml"
+    set -f # the star of hosts.*
+    "$longfat" --runs "$runs" sweep "$file" $tenth --metric "flows.$flow.goodput" -o "docs/g-queue-$flow.svg" \
+        --over links.bottleneck.forward.queue=40kB,54kB,64kB,76kB,90kB,128kB,250kB >/dev/null
+    "$longfat" --runs "$runs" sweep "$file" $tenth --set links.bottleneck.forward.queue=76kB --metric "flows.$flow.goodput" \
+        --over links.bottleneck.forward.loss=0.0,0.000004,0.00002,0.00005,0.0001,0.0002 -o "docs/g-loss-$flow.svg" >/dev/null
+    set +f
+    rm -rf "${runs:?}"/*
+done
 # The simulator against runs of the real kernel.
 cargo run --quiet --release --locked -p longfat-view --example reference_pictures -- docs

@@ -90,7 +90,13 @@ impl CpuTimes {
         // user nice system idle iowait irq softirq steal; guest time is part of user time.
         let [_, nice, _, idle, iowait, _, _, stolen] = numbers.get(..8)? else { return None };
         let cpus = text.lines().skip(1).take_while(|l| l.starts_with("cpu")).count() as u64;
-        Some(CpuTimes { total: numbers[..8].iter().sum(), idle: idle + iowait, nice: *nice, stolen: *stolen, cpus })
+        Some(CpuTimes {
+            total: numbers[..8].iter().sum(),
+            idle: idle + iowait,
+            nice: *nice,
+            stolen: *stolen,
+            cpus,
+        })
     }
 
     /// The same for whoever runs at real-time priority, to whom programs at a low priority give way at once.

@@ -210,8 +210,6 @@ fn watch_over(
     give_up: &AtomicBool,
 ) -> Result<CpuUse, Error> {
     let mut cpu = CpuWatch::begin()?;
-    // Writing the record takes some ms each second: a reader that waited for it would acknowledge too late.
-    let _behind_flows = sys::BackSeat::take();
     let mut told = Instant::now();
     let mut failed = None;
     loop {

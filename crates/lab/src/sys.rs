@@ -157,34 +157,6 @@ pub(crate) fn set_real_time(priority: i32) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) }).map(drop)
 }
 
-/// While it lives this thread works only where nobody else on its processor wants to (SCHED_IDLE): whoever wakes up goes
-/// first at once, which no niceness brings about (from Linux 6.6 on a thread may finish its slice of some ms).
-pub(crate) struct BackSeat {
-    policy: i32,
-    parameter: libc::sched_param,
-}
-
-impl BackSeat {
-    pub(crate) fn take() -> Self {
-        let mut parameter = libc::sched_param { sched_priority: 0 };
-        // SAFETY: 0 is the calling thread; the parameters live across the calls. Where it is refused nothing changes.
-        unsafe {
-            let policy = libc::sched_getscheduler(0);
-            libc::sched_getparam(0, &raw mut parameter);
-            let none = libc::sched_param { sched_priority: 0 };
-            libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none);
-            BackSeat { policy, parameter }
-        }
-    }
-}
-
-impl Drop for BackSeat {
-    fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe { libc::sched_setscheduler(0, self.policy, &raw const self.parameter) };
-    }
-}
-
 /// Whether this process's first thread runs at real-time priority (`chrt` begins programs so).
 pub(crate) fn is_real_time() -> bool {
     // SAFETY: takes a number and returns one.

@@ -141,7 +141,9 @@ impl Case {
             Loss::Random(share) => format!(", loss = {share}"),
         };
         let memory = self.buffer_bytes.map_or(String::new(), |most| {
-            format!(r#", "net.ipv4.tcp_rmem" = "4096 131072 {most}", "net.ipv4.tcp_wmem" = "4096 16384 {most}""#)
+            format!(
+                r#", "net.ipv4.tcp_rmem" = "4096 131072 {most}", "net.ipv4.tcp_wmem" = "4096 16384 {most}""#
+            )
         });
         let (title, mtu, rate) = (self.title(), self.mtu, self.rate_mbps * 1e6);
         let (delay_us, queue) = (self.rtt_ms * 500.0, self.queue_bytes());

@@ -80,7 +80,11 @@ impl Store {
     pub fn record(&self, engine: &str, job: &Job) -> Option<PathBuf> {
         let id = self.kept(engine, job)?.id;
         let runs = self.runs_dir(engine, job);
-        fs::read_dir(runs).ok()?.flatten().map(|scenario| scenario.path().join(&id)).find(|path| path.is_dir())
+        fs::read_dir(runs)
+            .ok()?
+            .flatten()
+            .map(|scenario| scenario.path().join(&id))
+            .find(|path| path.is_dir())
     }
 
     fn summary_path(&self, engine: &str, job: &Job) -> PathBuf {

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use lab::{Backend, Journal, Observer, Outcome, Privilege, Progress};
 use record::Writer;
-use scenario::{Flow, Scenario};
+use scenario::{Flow, Scenario, rows::LinkEnd};
 use schema::{Event, FlowSample, FlowSummary, LinkSample, LinkSummary, RunSummary};
 use units::Time;
 use verdict::{FlowContext, FlowTimes};
@@ -157,7 +157,7 @@ pub fn complete(
     Rows { summary, flows: outcome.flows, links: outcome.links, events: outcome.events, failed }
 }
 
-fn link_summary(scenario: &Scenario, end: &lab::LinkEnd, duration: Time) -> LinkSummary {
+fn link_summary(scenario: &Scenario, end: &LinkEnd, duration: Time) -> LinkSummary {
     let link = &scenario.links[end.link];
     let rate = link.direction(end.reversed).rate.mean().map(units::BitRate::as_f64);
     let seconds = duration.as_secs_f64();

@@ -69,21 +69,12 @@ pub fn run(
 
 /// The figures of a run in the form that the lab's have, for the same summary to be made of them.
 fn as_lab_outcome(scenario: &Scenario, machine: &Machine, outcome: Outcome, wall: Duration) -> lab::Outcome {
-    let flow_end = |end: sim::FlowEnd| lab::FlowEnd {
-        name: end.name,
-        cc: end.cc,
-        started: end.started,
-        ended: end.ended,
-        bytes: end.bytes,
-    };
-    let link_end =
-        |end: sim::LinkEnd| lab::LinkEnd { link: end.link, reversed: end.reversed, counters: end.counters };
     lab::Outcome {
         flows: outcome.flows,
         links: outcome.links,
         events: outcome.events,
-        flow_ends: outcome.flow_ends.into_iter().map(flow_end).collect(),
-        link_ends: outcome.link_ends.into_iter().map(link_end).collect(),
+        flow_ends: outcome.flow_ends,
+        link_ends: outcome.link_ends,
         quality: Quality { ok: true, notes: notes(scenario, machine), ..Quality::default() },
         wall,
         duration: outcome.duration,

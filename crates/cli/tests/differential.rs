@@ -164,7 +164,7 @@ fn simulated(text: &str) -> BTreeSet<u32> {
         fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim().parse().unwrap();
     let machine = Machine { kernel: (kernel.major as u8, kernel.minor as u8), ..Machine::default() };
     let outcome = sim::run(&scenario, &machine, &mut Native::default(), &mut Nobody).unwrap();
-    outcome.flow_ends[0].retransmitted.iter().copied().collect()
+    outcome.retransmitted[0].iter().copied().collect()
 }
 
 #[derive(Default)]

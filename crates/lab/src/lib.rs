@@ -51,6 +51,6 @@ pub use error::Error;
 pub use flow::has_congestion_control;
 pub use journal::{Cleaned, Entry, Journal, Standing};
 pub use machine::{Privilege, acquire, host_info};
-pub use outcome::{FlowEnd, LinkEnd, Observer, Options, Outcome, Progress};
+pub use outcome::{Observer, Options, Outcome, Progress};
 pub use port::Backend;
 pub use run::run;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::atomic::AtomicBool, time::Duration};
 
-use net::Counters;
+use scenario::rows::{FlowEnd, LinkEnd};
 use schema::{Event, FlowSample, LinkSample, Quality};
 use units::Time;
 
@@ -45,32 +45,6 @@ pub struct Progress {
     pub elapsed: Time,
     /// The latest sample of each flow that has one, in the scenario's order.
     pub flows: Vec<FlowSample>,
-}
-
-/// A flow's ends in time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FlowEnd {
-    /// The flow's name.
-    pub name: String,
-    /// Congestion control that was used, by the kernel's name.
-    pub cc: Option<String>,
-    /// When it was connected, and when its last byte was read.
-    pub started: Option<Time>,
-    /// When it ended.
-    pub ended: Option<Time>,
-    /// Application bytes received.
-    pub bytes: u64,
-}
-
-/// A link direction's counters at the end of the run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LinkEnd {
-    /// Index of the link in the scenario.
-    pub link: usize,
-    /// The direction from the second end to the first.
-    pub reversed: bool,
-    /// The counters.
-    pub counters: Counters,
 }
 
 /// What a run gave.

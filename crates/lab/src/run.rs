@@ -10,7 +10,7 @@ use std::{
 };
 
 use net::Network;
-use scenario::Scenario;
+use scenario::{Scenario, rows::FlowEnd};
 use units::Time;
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     journal::take_spin_right,
     machine::CpuUse,
     namespace::Namespace,
-    outcome::{FlowEnd, Observer, Options, Outcome},
+    outcome::{Observer, Options, Outcome},
     plan::{network, patience, sampled_pipes},
     port::{Backend, Port},
     processors::{CpuWatch, Placement, move_to},
@@ -81,7 +81,7 @@ pub fn run(
     let flows = driven.flows;
     Ok(Outcome {
         flow_ends: flows.iter().map(|f| flow_end(f)).collect(),
-        link_ends: recorder.link_ends(),
+        link_ends: recorder.links_counted.ends(),
         quality,
         wall: began.elapsed(),
         duration: flows
@@ -129,7 +129,7 @@ fn drive(
     let driver = Driver {
         network,
         ports: &lab.ports,
-        sampled: recorder.pipes(),
+        sampled: recorder.links_counted.pipes().collect(),
         interval: scenario.sample,
         start,
         cpus: placement.driver.clone(),
@@ -191,7 +191,7 @@ fn drive(
     let mut rest = Look::default();
     flows.iter().for_each(|flow| take_echoes(&flow.spec.name, &mut flow.state(), &mut rest));
     recorder.take_look(rest);
-    rows.try_iter().for_each(|row| recorder.take_row(&row));
+    rows.try_iter().for_each(|row| recorder.take_row(row));
     recorder.flush()?;
     match flows.iter().find_map(|flow| flow.state().failed.take()) {
         // Nothing was measured, so there is nothing to keep.
@@ -220,7 +220,7 @@ fn watch_over(
         }
         loop {
             match rows.try_recv() {
-                Ok(row) => recorder.take_row(&row),
+                Ok(row) => recorder.take_row(row),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
                     // The driver is gone; its own result says why.

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use scenario::rows::micros;
 use schema::{Event, EventKind, FlowSample};
 use units::Time;
 
@@ -179,10 +180,6 @@ fn notice(last: &FlowSample, row: &FlowSample, events: &mut Vec<Event>) {
             events.push(Event { time_us: row.time_us, subject: row.flow.clone(), kind, value });
         }
     }
-}
-
-pub(crate) fn micros(time: Time) -> i64 {
-    i64::try_from(time.0 / 1000).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ mod print;
 mod print_pipe;
 mod published;
 mod read;
+pub mod rows;
 mod set;
 mod streams;
 mod suggest;

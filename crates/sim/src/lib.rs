@@ -23,5 +23,5 @@ mod wire;
 
 pub use error::Error;
 pub use machine::{Machine, Segmentation};
-pub use outcome::{Controllers, FlowEnd, LinkEnd, Observer, Outcome, Side};
+pub use outcome::{Controllers, Observer, Outcome, Side};
 pub use run::run;

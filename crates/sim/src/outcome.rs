@@ -1,7 +1,9 @@
 //! What goes into a run beside the scenario, and what comes out of it.
 
-use net::Counters;
-use scenario::Flow;
+use scenario::{
+    Flow,
+    rows::{FlowEnd, LinkEnd},
+};
 use schema::{Event, FlowSample, LinkSample};
 use tcp::CongestionControl;
 use units::Time;
@@ -45,34 +47,6 @@ pub trait Observer {
     fn progress(&mut self, elapsed: Time, latest: &[FlowSample]) -> bool;
 }
 
-/// A flow's ends in time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FlowEnd {
-    /// The flow's name.
-    pub name: String,
-    /// Congestion control that was used at the end.
-    pub cc: Option<String>,
-    /// When it was connected.
-    pub started: Option<Time>,
-    /// When it ended.
-    pub ended: Option<Time>,
-    /// Application bytes received.
-    pub bytes: u64,
-    /// The segments that were sent again, in order of time: offsets of their first bytes in the stream, modulo 4 GiB.
-    pub retransmitted: Vec<u32>,
-}
-
-/// A link direction's counters at the end of the run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LinkEnd {
-    /// Index of the link in the scenario.
-    pub link: usize,
-    /// The direction from the second end to the first.
-    pub reversed: bool,
-    /// The counters.
-    pub counters: Counters,
-}
-
 /// What a run gave.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
@@ -92,4 +66,7 @@ pub struct Outcome {
     pub interrupted: bool,
     /// Data segments that all TCP senders sent, retransmissions included.
     pub data_segments: u64,
+    /// Of each flow, in the scenario's order: the segments that were sent again, in order of time, as offsets of their first
+    /// bytes in the stream modulo 4 GiB.
+    pub retransmitted: Vec<Vec<u32>>,
 }

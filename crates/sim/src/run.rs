@@ -1,14 +1,17 @@
 //! One run from its first event to its last row.
 
-use scenario::{Scenario, plan};
+use scenario::{
+    Scenario, plan,
+    rows::{FlowEnd, micros},
+};
 use schema::{Event, EventKind};
 use units::Time;
 
 use crate::{
-    Controllers, Error, FlowEnd, Machine, Observer, Outcome,
+    Controllers, Error, Machine, Observer, Outcome,
     engine::{Engine, Traffic},
     recorder::Recorder,
-    sample::{Memory, look_at_ping, look_at_transfer, micros},
+    sample::{Memory, look_at_ping, look_at_transfer},
 };
 
 /// Simulates a scenario.
@@ -36,7 +39,7 @@ pub fn run(
         interrupted = !recorder.tell(look, false)?;
     }
     recorder.tell(engine.now, true)?;
-    let ends = scenario.flows.iter().zip(&mut memories).zip(&mut engine.flows);
+    let ends = scenario.flows.iter().zip(&memories).zip(&mut engine.flows);
     let mut data_segments = 0;
     let flow_ends: Vec<FlowEnd> = ends
         .map(|((spec, memory), flow)| {
@@ -47,18 +50,18 @@ pub fn run(
                 data_segments += u64::from(transfer.sender.info(engine.now.0).data_segs_out_segs);
             }
             let Memory { started, ended, .. } = *memory;
-            let retransmitted = std::mem::take(&mut memory.retransmitted);
-            FlowEnd { name: spec.name.clone(), cc, started, ended, bytes, retransmitted }
+            FlowEnd { name: spec.name.clone(), cc, started, ended, bytes }
         })
         .collect();
     let last = memories.iter().filter_map(|memory| memory.ended).max();
     let duration = if interrupted { engine.now } else { last.unwrap_or_default() };
     Ok(Outcome {
         flow_ends,
-        link_ends: recorder.link_ends(),
+        link_ends: recorder.links_counted.ends(),
         duration: duration.min(scenario.duration),
         interrupted,
         data_segments,
+        retransmitted: memories.into_iter().map(|memory| memory.retransmitted).collect(),
         flows: recorder.flows,
         links: recorder.links,
         events: recorder.events,

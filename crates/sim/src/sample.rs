@@ -1,5 +1,6 @@
 //! A look at a flow as the lab's sampler has it: a row of what both ends say, and the events since the last look.
 
+use scenario::rows::micros;
 use schema::{Event, EventKind, FlowSample};
 use tcp::Info;
 use units::Time;
@@ -120,8 +121,4 @@ fn row(sender: &Info, receiver: &Info) -> FlowSample {
         bytes_received: long(receiver.bytes_received),
         ..FlowSample::default()
     }
-}
-
-pub(crate) fn micros(time: Time) -> i64 {
-    i64::try_from(time.0 / 1000).unwrap_or(i64::MAX)
 }

@@ -6,12 +6,16 @@ use super::{Error, Registration, error::Attempted, sys};
 
 /// While it lives the kernel counts calls of all BPF programs of the machine (which costs each call some ten nanoseconds).
 #[derive(Debug)]
-pub struct Measuring(#[allow(dead_code)] OwnedFd);
+pub struct Measuring {
+    /// The kernel measures until it is closed.
+    _open: OwnedFd,
+}
 
 impl Measuring {
     /// Begins. Others may be measuring at the same time; it ends when the last has ended.
     pub fn begin() -> Result<Self, Error> {
-        sys::enable_stats().attempted(|| "have the kernel count BPF programs' calls".into()).map(Measuring)
+        let open = sys::enable_stats().attempted(|| "have the kernel count BPF programs' calls".into())?;
+        Ok(Measuring { _open: open })
     }
 }
 

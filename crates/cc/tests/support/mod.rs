@@ -1,7 +1,7 @@
 //! What golden tests of rate and delay based algorithms share: a driver of `tcp::rounds` that is watched at each step.
 
 // Each test file uses a part.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use cc::native::{Controller, Library};
 use cc::{Source, Value, Values};

@@ -1,5 +1,5 @@
 //! What the end-to-end tests share: the binary, scenarios, one lab at a time.
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod lab;
 

@@ -2,7 +2,7 @@
 //!
 //! The path is that of the reference runs: the kernel's netem, tbf with a burst of one packet, and pfifo. Super-packets
 //! are split before the queue. The application writes and reads whatever it can.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses its part")]
 
 mod reno;
 

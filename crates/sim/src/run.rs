@@ -43,7 +43,7 @@ pub fn run(
         interrupted = !recorder.tell(look, false)?;
     }
     recorder.tell(engine.now, true)?;
-    let ends = scenario.flows.iter().zip(&mut memories).zip(&mut engine.flows);
+    let ends = scenario.flows.iter().zip(&memories).zip(&mut engine.flows);
     let mut data_segments = 0;
     let flow_ends: Vec<FlowEnd> = ends
         .map(|((spec, memory), flow)| {

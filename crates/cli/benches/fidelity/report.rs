@@ -96,7 +96,8 @@ fn head(kept: usize, all: usize, store: &Store) -> String {
          `make fidelity` wrote this page, its pictures and [fidelity.csv](fidelity.csv) on Linux {}. {kept} of {all} scenarios were run, 60 s each,\n\
          drawn by one seed before anything was measured (`crates/cli/benches/fidelity/draw.rs`). Each lab run counted was to be\n\
          trusted by its own `quality`; others were repeated. Scenarios with random loss or two flows are means over 5 runs.\n\
-         Errors are the simulator's figure over the lab's, less 1; goodput and retransmissions of all flows together.\n\n",
+         Errors are the simulator's figure over the lab's, less 1; goodput and retransmissions of all flows together.\n\
+         [Where they differ, and why](fidelity-causes.md).\n\n",
         store.kernel()
     )
 }

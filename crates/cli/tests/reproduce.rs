@@ -60,7 +60,11 @@ fn the_model_shares_a_bottleneck_as_flows_do_that_lose_at_the_same_instants() {
     let model = |metric| figure(&document, "G-rttfair", "reno", metric)["model"].as_f64().unwrap();
     let (far, near) = (model("flows.rtt181.goodput"), model("flows.rtt117.goodput"));
     assert!((near / far - 181.0f64.powi(2) / 117.0f64.powi(2)).abs() < 1e-9, "{near} {far}");
-    assert!((0.75e9..0.85e9).contains(&(near + far)), "a small queue: {}", near + far);
+    assert!(
+        (0.72e9..0.78e9).contains(&(near + far)),
+        "three quarters, for the queue is small: {}",
+        near + far
+    );
 }
 
 #[test]

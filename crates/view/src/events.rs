@@ -117,8 +117,8 @@ mod tests {
             event(3_000_000, "a", EventKind::CaState, 0),
         ];
         let rows = rows(&events);
-        assert_eq!(rows[1], ["a", "ca state", "2", "-", "1.00 s", "3.00 s"]);
-        assert_eq!(rows[2], ["b", "lost", "2", "12", "1.00 s", "2.50 s"]);
+        assert_eq!(rows[1], ["a", "ca state", "2", "-", "1.000 s", "3.000 s"]);
+        assert_eq!(rows[2], ["b", "lost", "2", "12", "1.000 s", "2.500 s"]);
         assert_eq!(rows.len(), 3);
         let marks: Vec<_> = events.iter().filter_map(MarkKind::of).collect();
         assert_eq!(marks, [MarkKind::Reduction], "open again is no mark");

@@ -36,7 +36,7 @@ pub struct SweepArgs {
     /// The scenario file; several with --fit
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Sweep a field beside those of the file's [[sweeps]], as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB`
+    /// Sweep a field beside those of the file's `[[sweeps]]`, as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB`
     #[arg(long, value_name = "PATH=V1,V2,..", value_parser = parse_over)]
     pub over: Vec<(String, Vec<String>)>,
     /// Search the value of a field with which the published figures are met best, as in

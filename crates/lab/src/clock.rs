@@ -9,8 +9,9 @@ use units::Time;
 
 use crate::sys;
 
-/// A turn of the emulator that takes so much longer than planned was interrupted, ns. Wakes are late by less.
-const STALL: u64 = 500_000;
+/// A turn of the emulator that takes so much longer than planned was interrupted, ns. What a shorter one held up is caught
+/// up with: otherwise many of them would take from the links' rates.
+const STALL: u64 = 2_000_000;
 
 /// Time for which the thread did not run although it wanted to: the machine was stopped, or others had it.
 #[derive(Debug, Clone, Copy, Default)]

@@ -67,7 +67,11 @@ fn a_runs_captures_are_in_its_record_and_right() {
     let bytes = ran.json()["runs"][0]["flows"][0]["bytes"].as_u64().unwrap();
     for name in ["h1.pcapng", "h1-s1.pcapng"] {
         let file = captured(&place, name);
-        assert_eq!(fields(&file, "_ws.malformed", &["frame.number"]), Vec::<Vec<String>>::new(), "{name}");
+        // In random payload tshark now and then takes itself to see a protocol above TCP.
+        let malformed = fields(&file, "_ws.malformed", &["frame.protocols", "frame.number"]);
+        let is_ours = |protocols: &str| !protocols.trim_end_matches(":_ws.malformed").contains(":tcp:");
+        let ours: Vec<_> = malformed.iter().filter(|f| is_ours(&f[0])).collect();
+        assert!(ours.is_empty(), "{name}: {ours:?}");
         let bad = "tcp.checksum.status == \"Bad\" || ip.checksum.status == \"Bad\"";
         assert_eq!(fields(&file, bad, &["frame.number"]), Vec::<Vec<String>>::new(), "{name}");
         let good = fields(

@@ -96,8 +96,8 @@ pub(crate) struct Driver<'a> {
     /// Pipes to sample, in the order of [`LinkRow::counters`].
     pub(crate) sampled: Vec<PipeId>,
     pub(crate) interval: Time,
-    /// CLOCK_MONOTONIC at the run's start.
-    pub(crate) start: Time,
+    /// Begun at the run's start.
+    pub(crate) clock: Clock,
     /// The processors this thread may use, where it should not use all.
     pub(crate) cpus: Option<Vec<usize>>,
     /// Poll instead of sleeping before a departure. Off where another lab polls on this machine.
@@ -116,7 +116,7 @@ impl Driver<'_> {
         let not_real_time = sys::set_real_time(PRIORITY).err();
         let mut poll = PollSet::new(self.ports.iter().map(Port::file));
         let mut hands = Hands {
-            clock: Clock::new(self.start),
+            clock: self.clock,
             ports: self.ports,
             captures: self.captures.clone(),
             buffers: Buffers::default(),

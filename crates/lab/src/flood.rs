@@ -17,6 +17,7 @@ use units::Time;
 use crate::{
     Backend, Error,
     capture::Captures,
+    clock::Clock,
     driver::{Driver, Shared},
     error::Attempted,
     frame::Frame,
@@ -59,7 +60,7 @@ pub fn udp_flood(
         ports: &lab.ports,
         sampled: vec![pipe],
         interval: Time::from_millis(10),
-        start,
+        clock: Clock::new(start, &scenario.links),
         cpus: placement.driver.clone(),
         may_spin: true,
         commands,

@@ -16,6 +16,7 @@ use units::Time;
 use crate::{
     Error,
     capture::{CaptureEnd, Captures},
+    clock::Clock,
     driver::{Driver, DriverReport, LinkRow, Shared},
     flow::{Flow, check_congestion_control},
     frame::Frame,
@@ -145,7 +146,7 @@ fn drive(
         ports: &lab.ports,
         sampled: recorder.links_counted.pipes().collect(),
         interval: scenario.sample.max(LEAST_INTERVAL),
-        start,
+        clock: Clock::new(start, &scenario.links),
         cpus: placement.driver.clone(),
         may_spin: alone,
         commands,

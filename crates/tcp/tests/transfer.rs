@@ -71,6 +71,18 @@ fn a_reader_that_stops_is_waited_for() {
     transfer(&mut pair, 500_000, 10 * SECOND);
 }
 
+#[test]
+fn a_timeout_after_a_needless_one_counts_its_retransmission_once() {
+    let seed = 12_203_110_946_479_777_616;
+    let mut path = Path::new(866_000_000, 67_780_000, 10);
+    path.loses = Box::new(move |number| chance(seed, number, 90_000));
+    path.delays =
+        Box::new(move |number| if chance(seed.rotate_left(32), number, 42_000) { 42_000 } else { 0 });
+    let mut pair = Pair::new(reference(1500, 6_291_456), path, Some(71_000));
+    transfer(&mut pair, 71_000, 100 * SECOND);
+    assert!(pair.sender.info(pair.now).total_rto >= 2);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 

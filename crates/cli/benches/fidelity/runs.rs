@@ -1,9 +1,8 @@
 //! Runs of the matrix, kept in a directory: the lab's once and for all, the simulator's anew each time.
 //!
-//! Four labs run side by side. So that other programs disturb them as little as they can, all of them have the last
-//! processor: a filler keeps programs of low priority away from it while the labs sleep, and labs run at real-time priority,
-//! since a flow that waits for other programs sends in bursts (measured: a quarter of the goodput beside compilers). None
-//! of them polls, for that would starve the others: this program holds the right to do so.
+//! Four labs run side by side, at real-time priority: a flow that waits for other programs sends in bursts (measured: a
+//! quarter of the goodput beside compilers). None of them polls, for that would starve the others: this program holds the
+//! right to do so. The machine should have nothing else to do all the same.
 
 use std::{
     fs,
@@ -12,7 +11,7 @@ use std::{
         unix::net::{SocketAddr, UnixListener},
     },
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::Command,
     sync::Mutex,
     thread,
     time::Duration,
@@ -137,15 +136,15 @@ impl Store {
         }
         let copy = self.root.join("longfat");
         fs::copy(&self.binary, &copy).expect("the program can be copied");
-        let place = Place::take();
+        let _held = right_to_poll();
         let desk = Mutex::new(Desk { left, carried: [0.0; LABS] });
         thread::scope(|scope| {
             for lane in 0..LABS {
-                let (desk, copy, place) = (&desk, &copy, &place);
+                let (desk, copy) = (&desk, &copy);
                 scope.spawn(move || {
                     while let Some(taken) = take(desk, lane) {
                         match taken {
-                            Some(job) => self.emulate_one(|| place.command(copy), &job),
+                            Some(job) => self.emulate_one(copy, &job),
                             None => thread::sleep(Duration::from_millis(500)),
                         }
                     }
@@ -154,9 +153,9 @@ impl Store {
         });
     }
 
-    fn emulate_one(&self, command: impl Fn() -> Command, job: &Job) {
+    fn emulate_one(&self, program: &Path, job: &Job) {
         for attempt in 1..=TRIES {
-            let run = self.run(command(), "lab", job);
+            let run = self.run(at_real_time(program), "lab", job);
             let quality = &run.quality;
             println!("{} attempt {attempt}: ok {} {:?}", job.name(), quality.ok, quality.notes);
             if quality.ok {
@@ -167,39 +166,16 @@ impl Store {
     }
 }
 
-/// Where labs run, and what keeps others away from there.
-struct Place {
-    processor: String,
-    filler: Child,
-    _right_to_poll: Option<UnixListener>,
+/// The right to poll, which one lab of a machine may have (see `lab`'s journal): whoever holds it keeps it from all.
+fn right_to_poll() -> Option<UnixListener> {
+    let name = SocketAddr::from_abstract_name("longfat-spin").ok()?;
+    UnixListener::bind_addr(&name).ok()
 }
 
-impl Place {
-    fn take() -> Self {
-        let last = thread::available_parallelism().map_or(1, usize::from) - 1;
-        let processor = last.to_string();
-        let mut filler = Command::new("nice");
-        filler.args(["-n", "1", "taskset", "-c", &processor, "sh", "-c", "while :; do :; done"]);
-        let right = SocketAddr::from_abstract_name("longfat-spin");
-        Place {
-            processor,
-            filler: filler.spawn().expect("nice, taskset and sh are installed"),
-            _right_to_poll: right.and_then(|name| UnixListener::bind_addr(&name)).ok(),
-        }
-    }
-
-    fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new("taskset");
-        command.args(["-c", &self.processor, "chrt", "-r", "1"]).arg(program);
-        command
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = self.filler.kill();
-        let _ = self.filler.wait();
-    }
+fn at_real_time(program: &Path) -> Command {
+    let mut command = Command::new("chrt");
+    command.args(["-r", "1"]).arg(program);
+    command
 }
 
 /// What is still to be done, and the Mb/s that each lab carries.

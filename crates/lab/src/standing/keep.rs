@@ -34,6 +34,7 @@ use super::{
 use crate::{
     Error, Journal, Privilege,
     capture::{CaptureEnd, CaptureId, CaptureOptions, Captures},
+    clock::Clock,
     driver::{Command, Driver, LiveReport, Shared},
     error::Attempted,
     frame::Frame,
@@ -100,7 +101,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
         ports: &lab.ports,
         sampled: Vec::new(),
         interval: INTERVAL,
-        start,
+        clock: Clock::new(start, &scenario.links),
         cpus: Placement::choose(spin_right.is_some()).driver,
         may_spin: spin_right.is_some(),
         commands: inbox,

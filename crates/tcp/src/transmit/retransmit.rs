@@ -1,5 +1,8 @@
 //! What was sent goes again: `tcp_xmit_retransmit_queue`, `tcp_retransmit_skb`, tail loss probes
 //! (net/ipv4/tcp_output.c; RFC 8985 section 7).
+//!
+//! Departures: 1. What a timeout sends again after the first retransmission was taken for needless (F-RTO cleared
+//! `LOST` and left `RETRANS`) counts once in `retrans_out`; the kernel counts it twice and never takes it back.
 
 use super::{Marks, output::Push, timers::Timer};
 use crate::{CaState, Endpoint, Event, behaviour::Recovery, segment::before};
@@ -44,9 +47,11 @@ impl Endpoint {
         }
         let sent_ms = self.timestamp(self.full_us(self.tx.queue.get(id).sent_us) * 1000);
         let skb = self.tx.queue.get_mut(id);
-        skb.marks.set(Marks::ANY_RETRANS);
         let segs = skb.segs();
-        self.sk.retrans_out += segs;
+        if !skb.marks.any(Marks::RETRANS) {
+            self.sk.retrans_out += segs;
+        }
+        skb.marks.set(Marks::ANY_RETRANS);
         if self.sk.retrans_stamp == 0 {
             self.sk.retrans_stamp = sent_ms;
         }

@@ -9,6 +9,7 @@ mod options;
 mod pause;
 mod ping;
 mod rate;
+pub mod report;
 mod stop;
 mod sys;
 mod tcp;

@@ -7,7 +7,7 @@ use std::{
 
 use lab::baseline::VethPair;
 
-use crate::ends::PORT;
+use crate::{ends::PORT, median};
 
 /// Gaps in microseconds.
 pub struct Gaps(Vec<f64>);
@@ -48,6 +48,11 @@ impl Gaps {
     pub fn error_us(&self, ideal_us: f64) -> f64 {
         let squares = self.0.iter().map(|gap| (gap - ideal_us) * (gap - ideal_us));
         (squares.sum::<f64>() / self.0.len() as f64).sqrt()
+    }
+
+    /// What half of the gaps differ from the ideal by at most.
+    pub fn median_error_us(&self, ideal_us: f64) -> f64 {
+        median(self.0.iter().map(|gap| (gap - ideal_us).abs()).collect())
     }
 
     /// The share of gaps within `share` of the ideal.

@@ -1,7 +1,7 @@
 //! Waits until an exact instant: sleeps until shortly before, and watches the clock for the rest.
 //!
 //! A sleep ends late, by how much depends on the machine and its load. The rest that is left to watching is what 19 of 20 of the
-//! last sleeps kept to, so that nothing more than needed is burnt. (SO_TXTIME would do without, but only where the device's queueing
+//! last sleeps kept to, so that not much more than needed is burnt, or a tenth of the wait, which costs little. (SO_TXTIME would do without, but only where the device's queueing
 //! discipline is fq or etf.)
 
 use super::sys;
@@ -9,7 +9,9 @@ use crate::Stop;
 
 /// The rest is never shorter than this and never longer than that, ns.
 const LEAST_REST: u64 = 5_000;
-const MOST_REST: u64 = 150_000;
+const MOST_REST: u64 = 250_000;
+/// The share of a wait that may be watched in any case: one of so many.
+const WATCHED: u64 = 10;
 /// A shorter sleep is not worth its two switches, ns.
 const LEAST_SLEEP: u64 = 5_000;
 /// How soon a stop is seen, ns.
@@ -18,6 +20,8 @@ const MOST_SLEEP: u64 = 20_000_000;
 /// sleep that ended very late, as others had the processor, counts no more than any.
 const GROWTH: u64 = 1_900;
 const SHRINKING: u64 = 100;
+/// What the rest shrinks by where it is longer than the wait and nothing is learnt, ns: so that a sleep is tried again.
+const FORGETTING: u64 = 20;
 
 /// Waits for one instant after the other.
 #[derive(Debug)]
@@ -35,8 +39,13 @@ impl Alarm {
     /// is over.
     pub(super) fn wait(&mut self, due: u64, stop: &Stop) -> u64 {
         let mut now = sys::monotonic_ns();
-        while now + self.rest + LEAST_SLEEP < due && !stop.is_set() {
-            let until = (due - self.rest).min(now + MOST_SLEEP);
+        let watched = (due.saturating_sub(now) / WATCHED).min(MOST_REST);
+        let rest = self.rest.max(watched);
+        if now + rest + LEAST_SLEEP >= due {
+            self.rest = (self.rest - FORGETTING).max(LEAST_REST);
+        }
+        while now + rest + LEAST_SLEEP < due && !stop.is_set() {
+            let until = (due - rest).min(now + MOST_SLEEP);
             sys::sleep_until(until);
             now = sys::monotonic_ns();
             self.learn(now.saturating_sub(until));
@@ -88,5 +97,9 @@ mod tests {
         assert_eq!(alarm.rest, LEAST_REST);
         (0..100).for_each(|_| alarm.learn(1_000_000));
         assert_eq!(alarm.rest, MOST_REST);
+        // Waits too short to sleep teach nothing, but are not watched for ever.
+        let stop = Stop::default();
+        alarm.wait(sys::monotonic_ns() + 1_000, &stop);
+        assert_eq!(alarm.rest, MOST_REST - FORGETTING);
     }
 }

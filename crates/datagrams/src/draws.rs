@@ -34,7 +34,7 @@ impl Draws {
 
     /// One of 0 to `bound - 1` (Lemire 2019, without its correction: the bias is below 2^-32 for such bounds as times are).
     #[inline]
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use datagrams::Draws;
 use net::{Destination, DropCause, Network, Packet, PipeId, Sink};
 use units::Time;
 
@@ -9,7 +10,6 @@ use crate::{
     Machine, Segmentation,
     addresses::Route,
     device::{Devices, Room},
-    draws::Draws,
     neighbours::{Neighbours, QUESTION_BYTES},
     packet::{Body, Neighbour, SimPacket},
     parcel::Parcel,

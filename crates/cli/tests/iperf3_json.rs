@@ -25,7 +25,7 @@ fn theirs(name: &str) -> Value {
 fn an_imported_test_is_a_run_like_others() {
     let place = Place::new(SMALL);
     let told = import(&place, "tcp-two.client.json");
-    assert_eq!(told["schema"], "longfat.import/1");
+    assert_eq!(told["schema"], "longfat.imported/1");
     let record = told["records"][0]["record"].as_str().unwrap();
     assert_eq!(told["records"][0]["partial"], false);
     import(&place, "tcp-reverse.client.json");

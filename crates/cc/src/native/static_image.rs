@@ -9,7 +9,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{CStr, c_char, c_int, c_void},
+    ffi::{CStr, c_int, c_void},
     io, ptr,
 };
 
@@ -231,6 +231,8 @@ fn bad(why: String) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::c_char;
+
     use super::*;
     use crate::Algorithm;
 

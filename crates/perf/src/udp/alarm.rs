@@ -111,7 +111,7 @@ mod tests {
         assert!((88_000..102_000).contains(&alarm.rest), "{}", alarm.rest);
         (0..2_000).for_each(|_| alarm.learn(1_000));
         assert_eq!(alarm.rest, LEAST_REST);
-        (0..100).for_each(|_| alarm.learn(1_000_000));
+        (0..200).for_each(|_| alarm.learn(1_000_000));
         assert_eq!(alarm.rest, MOST_REST);
         // Waits too short to sleep teach nothing, but are not watched for ever.
         let stop = Stop::default();

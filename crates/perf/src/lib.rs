@@ -5,6 +5,7 @@
 //! flow's [`Stop`] is set or its deadline passes.
 
 mod error;
+pub mod iperf3_json;
 mod options;
 mod pause;
 mod ping;

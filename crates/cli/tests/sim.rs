@@ -108,7 +108,7 @@ fn a_trace_is_kept_where_it_is_asked_for() {
 }
 
 #[test]
-fn datagrams_are_simulated_and_predicted_and_not_yet_for_the_lab() {
+fn datagrams_are_simulated_and_predicted() {
     let udp = "kind = \"udp\"\nrate = \"200mbit\"\nstop = \"900ms\"";
     let place = Place::new(&SMALL.replace("cc = \"cubic\"", udp));
     let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
@@ -124,6 +124,7 @@ fn datagrams_are_simulated_and_predicted_and_not_yet_for_the_lab() {
     assert!((lost(&sim) - lost(&model)).abs() < 0.03 && lost(&model) > 0.5, "{model} {sim}");
     let told = place.run(&["run", "s.toml", "--engine", "sim"]);
     assert!(told.code == 0 && told.stdout.contains("UDP FLOW"), "{told:?}");
+    let place = Place::new(&SMALL.replace("cc = \"cubic\"", "kind = \"xcp\""));
     let ran = place.run(&["run", "s.toml", "--engine", "lab"]);
     assert!(ran.code == 4 && ran.stderr.contains("--engine sim"), "{ran:?}");
 }

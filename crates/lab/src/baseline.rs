@@ -1,4 +1,4 @@
-//! For the bench: the same flow over a plain veth pair, without any emulator between.
+//! For benches: a plain veth pair between two namespaces, without any emulator, and the lab's flow over it.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -16,24 +16,49 @@ use crate::{
     sys,
 };
 
+/// Two namespaces joined by a veth pair: `left` (10.0.0.1) and `right` (10.0.0.2).
+#[derive(Debug)]
+pub struct VethPair {
+    left: Namespace,
+    right: Namespace,
+}
+
+impl VethPair {
+    /// With packets of up to `mtu` bytes of IP.
+    pub fn new(mtu: u32) -> Result<Self, Error> {
+        let (left, right) = (Namespace::new()?, Namespace::new()?);
+        let set_up = |device: &str, host: usize| {
+            let netlink = Netlink::open().attempted(|| "open netlink".into())?;
+            let setup = DeviceSetup { name: device, mac: mac(host), mtu, queue_len: 1000, gso_bytes: None };
+            let index = netlink.set_up(&setup).attempted(|| format!("set up {device}"))?;
+            let address = [10, 0, 0, host as u8 + 1].into();
+            netlink.add_address(index, address, 24).attempted(|| format!("give {device} an address"))
+        };
+        left.run(|| {
+            Netlink::open()
+                .and_then(|n| n.add_veth("left", "right", right.raw_fd()))
+                .attempted(|| "make a veth pair".into())?;
+            set_up("left", 0)
+        })?;
+        right.run(|| set_up("right", 1))?;
+        Ok(VethPair { left, right })
+    }
+
+    /// Does `work` in the left namespace; processes that it starts stay there.
+    pub fn left<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        self.left.run(|| Ok(work()))
+    }
+
+    /// Does `work` in the right namespace.
+    pub fn right<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        self.right.run(|| Ok(work()))
+    }
+}
+
 /// Goodput in bit/s of one TCP flow between two namespaces joined by a veth pair, over `span` after a
 /// second of warming up.
 pub fn veth_goodput(mtu: u32, cc: &str, span: Duration) -> Result<f64, Error> {
-    let (left, right) = (Namespace::new()?, Namespace::new()?);
-    let set_up = |device: &str, host: usize| {
-        let netlink = Netlink::open().attempted(|| "open netlink".into())?;
-        let setup = DeviceSetup { name: device, mac: mac(host), mtu, queue_len: 1000, gso_bytes: None };
-        let index = netlink.set_up(&setup).attempted(|| format!("set up {device}"))?;
-        let address = [10, 0, 0, host as u8 + 1].into();
-        netlink.add_address(index, address, 24).attempted(|| format!("give {device} an address"))
-    };
-    left.run(|| {
-        Netlink::open()
-            .and_then(|n| n.add_veth("left", "right", right.raw_fd()))
-            .attempted(|| "make a veth pair".into())?;
-        set_up("left", 0)
-    })?;
-    right.run(|| set_up("right", 1))?;
+    let VethPair { left, right } = VethPair::new(mtu)?;
     let options = TcpOptions { cc: Some(cc.into()), ..TcpOptions::default() };
     let failed = |source| Error::Flow { flow: "baseline".into(), source };
     let stop = Stop::default();

@@ -29,6 +29,19 @@ pub enum Error {
         /// Its kind.
         kind: &'static str,
     },
+    /// Datagrams that have no room for what the lab writes into them.
+    #[error(
+        "flow {flow}: the lab writes {least} bytes into each datagram, its number and time, and {packet} hold less; write \
+         packet = \"{least}B\" or more, or run it with --engine sim"
+    )]
+    ShortDatagrams {
+        /// The flow.
+        flow: String,
+        /// The datagrams' payload.
+        packet: units::Bytes,
+        /// What the lab needs.
+        least: u64,
+    },
     /// A setting that a network namespace has not, or that refuses the value.
     #[error("host {host}: cannot set {name} = {value:?}: {source}{hint}")]
     Sysctl {
@@ -105,6 +118,7 @@ impl Error {
             Error::NoPrivilege(_)
             | Error::NoCongestionControl { .. }
             | Error::NotInLab { .. }
+            | Error::ShortDatagrams { .. }
             | Error::Sysctl { .. } => true,
             Error::Flow { source, .. } => source.source.kind() == io::ErrorKind::PermissionDenied,
             _ => false,

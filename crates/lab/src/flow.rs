@@ -13,7 +13,13 @@ use scenario::{Flow as FlowSpec, Kind, Ping, Tcp};
 use socket2::Socket;
 use units::Time;
 
-use crate::{Error, host::Host, processors::move_to, sys};
+use crate::{
+    Error,
+    flow_udp::{self, DatagramCounts, DatagramPlan},
+    host::Host,
+    processors::move_to,
+    sys,
+};
 
 /// How often a flow that has not started yet looks whether the run is over.
 const NAP: Duration = Duration::from_millis(20);
@@ -24,6 +30,8 @@ pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
     /// The kernel's name of the congestion control asked for.
     cc: Option<String>,
+    /// What is sent from where to where, of a udp flow.
+    datagrams: Option<DatagramPlan>,
     pub(crate) stop: Stop,
     /// Application bytes read by the receiver.
     pub(crate) received: AtomicU64,
@@ -37,6 +45,8 @@ pub(crate) struct State {
     /// Sockets to be watched.
     pub(crate) sender: Option<Socket>,
     pub(crate) receiver: Option<Socket>,
+    /// What a udp flow has sent and received.
+    pub(crate) datagrams: Option<Arc<DatagramCounts>>,
     /// Congestion control in use.
     pub(crate) cc: Option<String>,
     /// When it was connected, and when its last byte was read, since the run's start.
@@ -45,13 +55,16 @@ pub(crate) struct State {
     /// Echoes not yet taken by the sampler: when they came, and what.
     pub(crate) echoes: Vec<(Time, Echo)>,
     pub(crate) failed: Option<Error>,
+    /// What the run's quality should mention.
+    pub(crate) note: Option<String>,
 }
 
 impl Flow {
-    pub(crate) fn new(spec: FlowSpec, cc: Option<String>) -> Self {
+    pub(crate) fn new(spec: FlowSpec, cc: Option<String>, datagrams: Option<DatagramPlan>) -> Self {
         Flow {
             spec,
             cc,
+            datagrams,
             stop: Stop::default(),
             received: AtomicU64::new(0),
             state: Mutex::default(),
@@ -62,6 +75,11 @@ impl Flow {
     /// The flow's state; a thread that panicked leaves it usable.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Packets that its receiver's socket had no room for.
+    pub(crate) fn dropped_at_socket(&self) -> u64 {
+        self.state().datagrams.as_ref().map_or(0, |counts| counts.tally.lock().dropped_at_socket)
     }
 
     /// True once its threads have ended.
@@ -88,6 +106,7 @@ impl Flow {
             _ if self.stop.is_set() => Ok(()),
             Kind::Tcp(tcp) => self.run_tcp(tcp, from, to, &now),
             Kind::Ping(ping) => self.run_ping(ping, from, to, patience, &now),
+            Kind::Udp(_) => self.run_datagrams(from, to, patience, &now),
             // Such a scenario is refused before any flow begins.
             other => Err(Error::NotInLab { flow: self.spec.name.clone(), kind: other.name() }),
         };
@@ -145,6 +164,34 @@ impl Flow {
         state.started = Some(now());
         drop(state);
         sender.run(&self.stop).map(drop)
+    }
+
+    fn run_datagrams(
+        &self,
+        from: &Host,
+        to: &Host,
+        patience: Duration,
+        now: &impl Fn() -> Time,
+    ) -> Result<(), Error> {
+        let Some(plan) = &self.datagrams else { return Ok(()) };
+        let ends = flow_udp::connect(&self.spec.name, plan, from, to)?;
+        let mut state = self.state();
+        state.datagrams = Some(ends.counts.clone());
+        state.started = Some(now());
+        drop(state);
+        let ended = ends.run(&self.stop, patience);
+        let mut state = self.state();
+        let ended = match ended {
+            Ok(ended) => ended,
+            // It was no consequence of a stop; but now all is stopped.
+            Err(source) => {
+                state.failed.get_or_insert(Error::Flow { flow: self.spec.name.clone(), source });
+                return Ok(());
+            }
+        };
+        state.note = ended.note.map(|note| format!("flow {}: {note}", self.spec.name));
+        state.ended.get_or_insert(Time(now().0.saturating_sub(ended.since_last.as_nanos() as u64)));
+        Ok(())
     }
 
     fn run_ping(

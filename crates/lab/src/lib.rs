@@ -21,6 +21,7 @@ mod facts;
 #[doc(hidden)]
 pub mod flood;
 mod flow;
+mod flow_udp;
 mod frame;
 #[cfg(test)]
 mod frame_at_router;

@@ -19,6 +19,7 @@ use crate::{
     clock::Clock,
     driver::{Driver, DriverReport, LinkRow, Shared},
     flow::{Flow, check_congestion_control},
+    flow_udp::{self, DatagramPlan},
     frame::Frame,
     host::{Host, HostDrops},
     journal::take_spin_right,
@@ -46,13 +47,14 @@ const LEAST_CPU_INTERVAL: Duration = Duration::from_millis(200);
 /// How long flows may take to end after they were told to.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether the lab has every kind of flow that a scenario has: datagrams and XCP have no threads here yet.
+/// Whether the lab has every kind of flow that a scenario has: XCP has no threads here yet.
 ///
 /// # Errors
-/// [`Error::NotInLab`].
+/// [`Error::NotInLab`], and [`Error::ShortDatagrams`] for those of fewer bytes than what the lab writes into them.
 pub fn check_flows(scenario: &Scenario) -> Result<(), Error> {
     scenario.flows.iter().try_for_each(|flow| match &flow.kind {
         Kind::Tcp(_) | Kind::Ping(_) => Ok(()),
+        Kind::Udp(udp) => flow_udp::check(&flow.name, udp),
         other => Err(Error::NotInLab { flow: flow.name.clone(), kind: other.name() }),
     })
 }
@@ -84,7 +86,10 @@ pub fn run(
         privilege: options.privilege,
         backend: options.backend,
         alone: spin_right.is_some(),
-        outside_drops: device_drops + driven.report.refused + lab.ports.iter().map(Port::drops).sum::<u64>(),
+        outside_drops: device_drops
+            + driven.report.refused
+            + lab.ports.iter().map(Port::drops).sum::<u64>()
+            + driven.flows.iter().map(|flow| flow.dropped_at_socket()).sum::<u64>(),
         tx_queue_drops: drops.tx_queue.saturating_sub(drops_before.tx_queue),
         no_tx_queue: options.backend == Backend::Packet
             && scenario.hosts.iter().any(|h| h.nic.tx_queue.is_some()),
@@ -94,6 +99,7 @@ pub fn run(
     let mut quality = quality::judge(&driven.report, &conditions);
     quality.notes.extend(driven.captured.iter().filter_map(CaptureEnd::note));
     let flows = driven.flows;
+    quality.notes.extend(flows.iter().filter_map(|flow| flow.state().note.take()));
     Ok(Outcome {
         flow_ends: flows.iter().map(|f| flow_end(f)).collect(),
         link_ends: recorder.links_counted.ends(),
@@ -136,7 +142,11 @@ fn drive(
     let flows: Vec<Arc<Flow>> = scenario
         .flows
         .iter()
-        .map(|f| Arc::new(Flow::new(f.clone(), options.congestion_controls.get(&f.name).cloned())))
+        .enumerate()
+        .map(|(index, flow)| {
+            let cc = options.congestion_controls.get(&flow.name).cloned();
+            Arc::new(Flow::new(flow.clone(), cc, DatagramPlan::new(scenario, index)))
+        })
         .collect();
     let start = sys::monotonic();
     let (_nobody, commands) = channel();

@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
-use scenario::rows::micros;
+use scenario::rows::{datagram_row, micros};
 use schema::{Event, EventKind, FlowSample};
 use units::Time;
 
 use crate::{
     flow::{Flow, State},
+    flow_udp::DatagramCounts,
     processors::move_to,
     sys,
 };
@@ -47,6 +48,15 @@ struct Memory {
     seen: bool,
     started: bool,
     over: bool,
+}
+
+impl Memory {
+    /// The rate at which bytes were received since the last look, if there was one.
+    fn goodput_bps(&self, now_us: i64, received: u64) -> Option<i64> {
+        let span = (now_us - self.last.time_us).max(1) as f64 * 1e-6;
+        let bits = received.saturating_sub(self.received) as f64 * 8.0;
+        self.seen.then_some((bits / span) as i64)
+    }
 }
 
 impl Sampler {
@@ -117,10 +127,8 @@ impl Sampler {
             if read.is_ok() {
                 row.time_us = micros(self.now());
                 let received = flow.received.load(Ordering::Relaxed);
+                row.goodput_bps = memory.goodput_bps(row.time_us, received);
                 if memory.seen {
-                    let span = (row.time_us - memory.last.time_us).max(1) as f64 * 1e-6;
-                    let bits = received.saturating_sub(memory.received) as f64 * 8.0;
-                    row.goodput_bps = Some((bits / span) as i64);
                     notice(&memory.last, &row, &mut look.events);
                 }
                 memory.received = received;
@@ -128,6 +136,9 @@ impl Sampler {
                 memory.last = row.clone();
                 look.flows.push(row);
             }
+        }
+        if let Some(counts) = &state.datagrams {
+            look.flows.push(self.look_at_datagrams(flow, counts, memory));
         }
         let due = self.end_of(flow);
         let finished = flow.is_done();
@@ -140,6 +151,22 @@ impl Sampler {
             look.events.push(event(ended, EventKind::Stop, 0));
             flow.stop.set();
         }
+    }
+
+    /// A row of what a udp flow's ends have counted; the flow's bytes are those of the last row.
+    fn look_at_datagrams(&self, flow: &Flow, counts: &DatagramCounts, memory: &mut Memory) -> FlowSample {
+        let mut statistics = counts.tally.lock();
+        let now = self.now();
+        let sent = &counts.sent;
+        let sent = (sent.datagrams.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed));
+        let mut row = datagram_row(&flow.spec.name, now, sent, &mut statistics.counts);
+        let received = statistics.counts.bytes;
+        drop(statistics);
+        flow.received.store(received, Ordering::Relaxed);
+        row.goodput_bps = memory.goodput_bps(row.time_us, received);
+        (memory.received, memory.seen) = (received, true);
+        memory.last = row.clone();
+        row
     }
 }
 

@@ -14,6 +14,7 @@ pub mod report;
 mod stop;
 mod sys;
 mod tcp;
+pub mod udp;
 
 pub use error::Error;
 pub use options::TcpOptions;

@@ -1,9 +1,13 @@
 //! From a scenario to a network: nodes by number, and which directions are worth sampling.
 
+use datagrams::{Draws, Source, SourcePlan};
 use net::{Direction, Network, Node, Packet, PipeId, QueueLimit, Topology, TopologyError};
 use units::{Bytes, Time};
 
-use crate::{Interface, Scenario, StaticRoute};
+use crate::{Interface, Scenario, StaticRoute, Udp};
+
+/// Bytes of a UDP header (RFC 768).
+pub const UDP_HEADER: u32 = 8;
 
 /// A direction of a link that is not ideal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +106,14 @@ pub fn patience(scenario: &Scenario) -> Time {
         })
         .fold(0, u64::saturating_add);
     Time(nanos.saturating_mul(2).clamp(SECOND, 60 * SECOND))
+}
+
+/// The datagrams of the scenario's flow number `index` with the scenario's `seed`, from `start` on; `most` is the payload of
+/// those that the flow gives no size.
+pub fn source(udp: &Udp, most: u32, seed: u64, index: usize, start: Time) -> Source {
+    let payload = udp.packet.map_or(most, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX));
+    let plan = SourcePlan { rate: udp.rate, payload, together: 1, size: udp.size, bursts: udp.bursts };
+    Source::new(&plan, Draws::new(seed, 2 * index as u32 + 1), start)
 }
 
 /// The directions of links that limit, delay or lose.

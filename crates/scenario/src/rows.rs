@@ -1,7 +1,8 @@
-//! From the network's counters to the record's rows, for every engine that runs a scenario.
+//! From counters to the record's rows, for every engine that runs a scenario.
 
+use datagrams::Received;
 use net::{Counters, PipeId};
-use schema::{Event, EventKind, LinkSample};
+use schema::{Event, EventKind, FlowSample, LinkSample};
 use units::Time;
 
 use crate::plan::SampledPipe;
@@ -107,6 +108,28 @@ fn drops(pipe: &SampledPipe, now: &Counters, before: &Counters, at: Time) -> imp
         (grown > 0).then(|| Event { time_us: micros(at), subject, kind, value: grown as i64 })
     };
     [(EventKind::DropQueue, queue), (EventKind::DropLoss, loss)].into_iter().filter_map(event)
+}
+
+/// A row of a udp flow as of `now`: what was sent (datagrams and their payload's bytes) and what was received.
+pub fn datagram_row(flow: &str, now: Time, sent: (u64, u64), received: &mut Received) -> FlowSample {
+    let count = |number: u64| i64::try_from(number).ok();
+    let owd = received.owd_ns;
+    FlowSample {
+        time_us: micros(now),
+        flow: flow.into(),
+        bytes_sent: count(sent.1),
+        bytes_received: count(received.bytes),
+        datagrams_sent: count(sent.0),
+        datagrams_received: count(received.received),
+        datagrams_lost: count(received.lost()),
+        datagrams_reordered: count(received.reordered),
+        datagrams_duplicated: count(received.duplicated),
+        owd_us: received.take_mean_owd_ns().map(|ns| ns / 1000),
+        min_owd_us: owd.map(|(least, _)| least / 1000),
+        max_owd_us: owd.map(|(_, most)| most / 1000),
+        jitter_us: owd.map(|_| (received.jitter_ns / 1e3) as i64),
+        ..FlowSample::default()
+    }
 }
 
 /// A time as the record's tables have it: whole microseconds since the run's start.

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+pub use datagrams::{BurstLengths, Bursts};
 pub use net::Cidr;
 use net::PipeSpec;
 use units::{BitRate, Bytes, Time};
@@ -262,27 +263,6 @@ impl Udp {
     pub fn duty(&self) -> f64 {
         self.bursts.map_or(1.0, |b| b.on.as_secs_f64() / (b.on.as_secs_f64() + b.off.as_secs_f64()))
     }
-}
-
-/// An on/off source's times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bursts {
-    /// How long it sends.
-    pub on: Time,
-    /// How long it is silent.
-    pub off: Time,
-    /// Whether these are lengths or means.
-    pub lengths: BurstLengths,
-}
-
-/// How long bursts and pauses are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum BurstLengths {
-    /// As said.
-    #[default]
-    Fixed,
-    /// Exponentially distributed around what is said.
-    Exponential,
 }
 
 /// A transfer whose window the routers set.

@@ -4,7 +4,10 @@
 //! applications. There is one entry for each thing that waits (a pipe, a timer, an application), never one for a packet.
 
 use net::{Station, Wakes};
-use scenario::{Kind, Scenario};
+use scenario::{
+    Kind, Scenario,
+    plan::{UDP_HEADER, patience, source},
+};
 use tcp::CongestionControl;
 use units::Time;
 
@@ -228,22 +231,22 @@ impl<'a> Engine<'a> {
                 self.follow_up(index, Side::Sender);
             }
             Kind::Ping(ping) => {
-                let patience = scenario::plan::patience(self.scenario);
+                let patience = patience(self.scenario);
                 let ping = Ping::new(ping, self.now, patience, hosts[0].mtu, addresses.ip_header);
                 self.flows[index].traffic = Traffic::Ping(ping);
                 self.ping(index);
             }
             Kind::Udp(udp) => {
+                let most = hosts[0].mtu - addresses.ip_header - UDP_HEADER;
                 let plan = udp::Plan {
-                    udp,
+                    source: source(udp, most, seed, index, self.now),
                     there: addresses.there,
                     ip_header: addresses.ip_header,
                     mtu: hosts[0].mtu,
                     to: number + 1,
-                    patience: scenario::plan::patience(self.scenario),
-                    seed,
+                    patience: patience(self.scenario),
                 };
-                let mut stream = Stream::new(&plan, self.now);
+                let mut stream = Stream::new(plan);
                 self.wakes.arm(SLOTS * index + APPLICATION, stream.send(self.now, &mut self.wire));
                 self.flows[index].traffic = Traffic::Udp(Box::new(stream));
             }

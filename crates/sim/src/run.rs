@@ -54,7 +54,7 @@ pub fn run(
                     bytes = transfer.received();
                     data_segments += u64::from(transfer.sender.info(engine.now.0).data_segs_out_segs);
                 }
-                Traffic::Udp(stream) => bytes = stream.receiver.bytes,
+                Traffic::Udp(stream) => bytes = stream.receiver.counts.bytes,
                 Traffic::Xcp(xcp) => bytes = xcp.received,
                 Traffic::None | Traffic::Ping(_) => {}
             }

@@ -1,6 +1,6 @@
 //! A look at a flow as the lab's sampler has it: a row of what both ends say, and the events since the last look.
 
-use scenario::rows::micros;
+use scenario::rows::{datagram_row, micros};
 use schema::{Event, EventKind, FlowSample};
 use tcp::Info;
 use units::Time;
@@ -63,26 +63,10 @@ pub(crate) fn look_at_ping<'a>(
 
 /// Looks at a stream of datagrams.
 pub(crate) fn look_at_stream(name: &str, stream: &mut Stream, now: Time, memory: &mut Memory) -> FlowSample {
-    let count = |number: u64| i64::try_from(number).ok();
-    let time_us = micros(now);
-    let receiver = &mut stream.receiver;
-    let owd = receiver.owd;
+    let (source, counts) = (&stream.source, &mut stream.receiver.counts);
     FlowSample {
-        time_us,
-        flow: name.into(),
-        goodput_bps: memory.goodput_bps(time_us, receiver.bytes),
-        bytes_sent: count(stream.source.sent_bytes),
-        bytes_received: count(receiver.bytes),
-        datagrams_sent: count(stream.source.sent),
-        datagrams_received: count(receiver.received),
-        datagrams_lost: count(receiver.lost()),
-        datagrams_reordered: count(receiver.reordered),
-        datagrams_duplicated: count(receiver.duplicated),
-        owd_us: receiver.take_mean_owd().map(micros),
-        min_owd_us: owd.map(|(least, _)| micros(least)),
-        max_owd_us: owd.map(|(_, most)| micros(most)),
-        jitter_us: owd.map(|_| (receiver.jitter_ns / 1e3) as i64),
-        ..FlowSample::default()
+        goodput_bps: memory.goodput_bps(micros(now), counts.bytes),
+        ..datagram_row(name, now, (source.sent, source.sent_bytes), counts)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A TCP flow: both ends of its connection and the applications on them.
 
+use datagrams::Draws;
 use scenario::Tcp;
 use tcp::{CongestionControl, Endpoint, Segment, State};
 use units::Time;
@@ -9,7 +10,6 @@ use crate::{
     addresses::{Addresses, Route},
     application::{Reader, Writer},
     config::config,
-    draws::Draws,
     packet::{Body, SimPacket},
     trace::Trace,
     wire::Wire,

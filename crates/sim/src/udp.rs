@@ -1,20 +1,16 @@
 //! A UDP flow: datagrams at exact times, and what their receiver counts.
 
-use scenario::Udp;
+use datagrams::Source;
+use scenario::plan::UDP_HEADER;
 use units::Time;
 
 use crate::{
     addresses::Route,
-    draws::Draws,
     fragments::Fragments,
     packet::{Body, SimPacket},
     udp_receiver::Receiver,
-    udp_source::Source,
     wire::Wire,
 };
-
-/// Bytes of a UDP header (RFC 768).
-const UDP_HEADER: u32 = 8;
 
 /// What a datagram carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +35,8 @@ pub(crate) struct Stream {
 }
 
 /// What a stream is made of.
-pub(crate) struct Plan<'a> {
-    pub(crate) udp: &'a Udp,
+pub(crate) struct Plan {
+    pub(crate) source: Source,
     pub(crate) there: Route,
     pub(crate) ip_header: u32,
     /// MTU of the sender's host.
@@ -49,21 +45,12 @@ pub(crate) struct Plan<'a> {
     pub(crate) to: u32,
     /// How long a datagram may be under way when all are sent.
     pub(crate) patience: Time,
-    pub(crate) seed: u64,
 }
 
 impl Stream {
-    pub(crate) fn new(plan: &Plan<'_>, now: Time) -> Self {
-        let Plan { udp, there, ip_header, mtu, to, patience, seed } = *plan;
-        Stream {
-            source: Source::new(udp, mtu - ip_header - UDP_HEADER, Draws::new(seed, to), now),
-            receiver: Receiver::default(),
-            patience,
-            there,
-            to,
-            ip_header,
-            mtu,
-        }
+    pub(crate) fn new(plan: Plan) -> Self {
+        let Plan { source, there, ip_header, mtu, to, patience } = plan;
+        Stream { source, receiver: Receiver::default(), patience, there, to, ip_header, mtu }
     }
 
     /// Sends what is due; gives when something is due again.
@@ -83,8 +70,9 @@ impl Stream {
         if source.next().is_some() {
             return None;
         }
-        let all_here = self.receiver.received == source.sent;
+        let counts = &self.receiver.counts;
+        let all_here = counts.received == source.sent;
         let given_up = now.0 >= source.last.0.saturating_add(self.patience.0);
-        (all_here || given_up).then_some(self.receiver.last.unwrap_or(source.last))
+        (all_here || given_up).then_some(counts.last_ns.map_or(source.last, |ns| Time(ns as u64)))
     }
 }

@@ -11,6 +11,7 @@
 //!    any for a timeout (RFC 6298, at least 200 ms as Linux) all that is out is lost. Losses of one window count once.
 //! 4. cwnd counts IP bytes; the header is 40 bytes beside IP's (20 of XCP as in draft-falk-xcp-spec-03, 20 as TCP's).
 
+use datagrams::{Place, Seen};
 use net::XcpHeader;
 use schema::EventKind;
 use units::{Bytes, Time};
@@ -18,7 +19,6 @@ use units::{Bytes, Time};
 use crate::{
     addresses::Addresses,
     packet::{Body, SimPacket},
-    seen::{Place, Seen},
     wire::Wire,
     xcp_window::{Acked, Window},
 };

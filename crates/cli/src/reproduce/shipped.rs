@@ -32,6 +32,7 @@ const TEXTS: &[(&str, &str)] = texts![
     "g-rttfair",
     "h-100m",
     "h-900",
+    "h-gigabit",
     "h-lab",
     "h-transpac",
     "lab13",

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// What a packet's number says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// It is the newest so far.
     Newest,
     /// A later one has come before.
@@ -14,8 +14,8 @@ pub(crate) enum Place {
 }
 
 /// The numbers seen.
-#[derive(Debug)]
-pub(crate) struct Seen {
+#[derive(Debug, Clone)]
+pub struct Seen {
     words: VecDeque<u64>,
     /// The number of the first bit of the first word, over 64.
     first: u64,
@@ -26,21 +26,23 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// Keeps at most so many numbers apart, rounded up to 64.
-    pub(crate) fn new(window: usize) -> Self {
+    pub fn new(window: usize) -> Self {
         Seen { words: VecDeque::new(), first: 0, next: 0, most_words: window.div_ceil(64).max(1) }
     }
 
     /// One more than the newest number.
-    pub(crate) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// A packet has come.
-    pub(crate) fn take(&mut self, number: u64) -> Place {
+    /// A packet has come. The window's size bounds memory and time, whatever the number.
+    #[inline]
+    pub fn take(&mut self, number: u64) -> Place {
         let word = number / 64;
         if word < self.first {
             return Place::Again;
         }
+        self.jump(word);
         while self.first + self.words.len() as u64 <= word {
             self.words.push_back(0);
             if self.words.len() > self.most_words {
@@ -60,8 +62,18 @@ impl Seen {
         if number < self.next {
             return Place::Late;
         }
-        self.next = number + 1;
+        self.next = number.saturating_add(1);
         Place::Newest
+    }
+
+    /// Leaves everything behind where `word` is a window or more beyond it.
+    #[inline]
+    fn jump(&mut self, word: u64) {
+        let beyond = word.saturating_sub(self.first + self.words.len() as u64);
+        if beyond >= self.most_words as u64 {
+            self.words.clear();
+            self.first = word + 1 - self.most_words as u64;
+        }
     }
 }
 
@@ -76,6 +88,17 @@ mod tests {
         use Place::{Again, Late, Newest};
         assert_eq!(places, [Newest, Newest, Late, Again, Newest, Again, Late, Again]);
         assert_eq!(seen.next(), 201);
+    }
+
+    #[test]
+    fn a_jump_takes_no_time_and_no_room() {
+        let mut seen = Seen::new(128);
+        let far = 1 << 60;
+        assert_eq!(
+            [3, far, far - 1, 4, far].map(|n| seen.take(n)),
+            [Place::Newest, Place::Newest, Place::Late, Place::Again, Place::Again]
+        );
+        assert!(seen.words.len() <= 2 && seen.next() == far + 1);
     }
 
     #[test]

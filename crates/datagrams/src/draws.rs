@@ -7,21 +7,24 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A generator.
 #[derive(Debug, Clone)]
-pub(crate) struct Draws(u64);
+pub struct Draws(u64);
 
 impl Draws {
     /// For one number of each `stream`: further ones would be those of the next streams.
-    pub(crate) fn one(seed: u64, stream: u32) -> u64 {
+    #[inline]
+    pub fn one(seed: u64, stream: u32) -> u64 {
         Draws(seed.wrapping_add(u64::from(stream).wrapping_mul(STEP))).bits()
     }
 
     /// For as many as are wanted.
-    pub(crate) fn new(seed: u64, stream: u32) -> Self {
+    #[inline]
+    pub fn new(seed: u64, stream: u32) -> Self {
         Draws(Self::one(seed, stream))
     }
 
     /// 64 random bits.
-    pub(crate) fn bits(&mut self) -> u64 {
+    #[inline]
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         let mut x = self.0;
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,7 +33,8 @@ impl Draws {
     }
 
     /// An exponentially distributed time.
-    pub(crate) fn exponential(&mut self, mean: Time) -> Time {
+    #[inline]
+    pub fn exponential(&mut self, mean: Time) -> Time {
         // Uniform in (0, 1].
         let uniform = ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64;
         Time((-libm::log(uniform) * mean.0 as f64) as u64)

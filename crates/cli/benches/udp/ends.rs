@@ -1,0 +1,139 @@
+//! The ends of a test as processes in the two namespaces: iperf3's, and ours.
+
+use std::{
+    net::{Ipv4Addr, UdpSocket},
+    process::{Child, Command, Stdio},
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use lab::baseline::VethPair;
+use perf::{
+    Stop,
+    udp::{Arrivals, Buffer, Numbers, Receiver, Sender, SenderOptions, Sent, Tally},
+};
+use units::BitRate;
+
+use crate::{BLOCK, Flood, SECONDS, process};
+
+const LEFT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+/// Where data goes to, with iperf3 and with ours.
+pub const PORT: u16 = 5201;
+
+/// Runs as one of our own ends, where the command line says so.
+pub fn run_as_child(words: &[String]) -> bool {
+    match words.first().map(String::as_str) {
+        Some("receiver") => receive(),
+        Some("sender") => send(words.get(1).and_then(|rate| rate.parse().ok())),
+        _ => return false,
+    }
+    true
+}
+
+fn receive() {
+    let socket = UdpSocket::bind((RIGHT, PORT)).expect("it can be bound");
+    socket.connect((LEFT, PORT)).expect("it can be connected");
+    let (stop, tally) = (Stop::default(), Tally::new(Numbers::Bits64));
+    let receiver = Receiver::new(socket, Arrivals::Coalesced, Buffer::Wide).expect("it can receive");
+    std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receiver.run(&stop, &tally));
+        std::thread::sleep(Duration::from_secs(SECONDS.into()) + Duration::from_millis(700));
+        stop.set();
+        receiving.join().expect("no panic").expect("it receives");
+    });
+    println!("{}", tally.lock().counts.received);
+}
+
+fn send(rate_mbps: Option<u64>) {
+    let socket = UdpSocket::bind((LEFT, PORT)).expect("it can be bound");
+    socket.connect((RIGHT, PORT)).expect("it can be connected");
+    let rate = rate_mbps.map(|rate| BitRate(rate * 1_000_000));
+    let options = SenderOptions { block: BLOCK, rate, ..SenderOptions::default() };
+    let (stop, sent) = (Stop::default(), Sent::default());
+    let sender = Sender::new(socket, &options);
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| sender.run(&stop, &sent));
+        std::thread::sleep(Duration::from_secs(SECONDS.into()));
+        stop.set();
+        sending.join().expect("no panic").expect("it sends");
+    });
+    println!("{}", sent.datagrams.load(Ordering::Relaxed));
+}
+
+/// One of our ends in this thread's namespace.
+fn own(words: &[&str]) -> Child {
+    let program = std::env::current_exe().expect("it has a name");
+    Command::new(program).args(words).stdout(Stdio::piped()).spawn().expect("it can be started")
+}
+
+pub fn longfat_flood(pair: &VethPair) -> Flood {
+    let (sender, receiver) = longfat(pair, &["sender"]);
+    Flood {
+        sent: last_number(&sender.stdout),
+        received: last_number(&receiver.stdout),
+        sender_cpu_s: sender.cpu_s,
+        receiver_cpu_s: receiver.cpu_s,
+    }
+}
+
+/// The sender's processor time, seconds.
+pub fn longfat_paced(pair: &VethPair, rate_mbps: u32) -> f64 {
+    longfat(pair, &["sender", &rate_mbps.to_string()]).0.cpu_s
+}
+
+fn longfat(pair: &VethPair, sender: &[&str]) -> (process::Ended, process::Ended) {
+    let receiver = pair.right(|| own(&["receiver"])).expect("the namespace is there");
+    wait_for_port(pair, "udp");
+    let sender = process::end(pair.left(|| own(sender)).expect("the namespace is there"));
+    (sender, process::end(receiver))
+}
+
+fn last_number(text: &str) -> f64 {
+    text.lines().last().and_then(|line| line.parse().ok()).unwrap_or_else(|| panic!("no number: {text}"))
+}
+
+pub fn iperf3_flood(pair: &VethPair) -> Flood {
+    let (client, server) = iperf3(pair, "0");
+    let json: serde_json::Value = serde_json::from_str(&client.stdout).expect("iperf3 writes JSON");
+    let figure = |name: &str| json["end"]["sum"][name].as_f64().unwrap_or_else(|| panic!("{json}"));
+    let sent = figure("packets");
+    Flood {
+        sent,
+        received: sent - figure("lost_packets"),
+        sender_cpu_s: client.cpu_s,
+        receiver_cpu_s: server.cpu_s,
+    }
+}
+
+/// The sender's processor time, seconds.
+pub fn iperf3_paced(pair: &VethPair, rate_mbps: u32) -> f64 {
+    iperf3(pair, &format!("{rate_mbps}M")).0.cpu_s
+}
+
+/// Client and server of one test.
+fn iperf3(pair: &VethPair, rate: &str) -> (process::Ended, process::Ended) {
+    let start = |words: &[&str]| {
+        Command::new("iperf3").args(words).stdout(Stdio::piped()).spawn().expect("it can be started")
+    };
+    let server = pair.right(|| start(&["-s", "-1"])).expect("the namespace is there");
+    wait_for_port(pair, "tcp6");
+    let (block, seconds) = (BLOCK.to_string(), SECONDS.to_string());
+    let address = RIGHT.to_string();
+    let client = pair.left(|| start(&["-c", &address, "-u", "-b", rate, "-l", &block, "-t", &seconds, "-J"]));
+    (process::end(client.expect("the namespace is there")), process::end(server))
+}
+
+/// Waits until somebody in the right namespace has the port.
+fn wait_for_port(pair: &VethPair, table: &str) {
+    let path = format!("/proc/thread-self/net/{table}");
+    let until = Instant::now() + Duration::from_secs(10);
+    let found = || {
+        let table = pair.right(|| std::fs::read_to_string(&path)).expect("the namespace is there");
+        table.is_ok_and(|table| table.contains(&format!(":{PORT:04X} ")))
+    };
+    while !found() {
+        assert!(Instant::now() < until, "nobody has port {PORT}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

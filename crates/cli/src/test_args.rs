@@ -9,7 +9,10 @@ use perf::{
 };
 use units::{BitRate, Bytes};
 
-use crate::{exit::Exit, iperf_values::{self, Bitrate, Until}};
+use crate::{
+    exit::Exit,
+    iperf_values::{self, Bitrate, Until},
+};
 
 /// Tests last this long where nobody says (as iperf3's).
 const TIME: Duration = Duration::from_secs(10);

@@ -6,6 +6,7 @@
 
 mod error;
 pub mod iperf3;
+pub mod iperf3_json;
 mod options;
 mod pause;
 mod ping;

@@ -4,7 +4,7 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: demo test instructions bench fidelity lint fuzz build setup install docs-pictures clean
+.PHONY: demo test instructions bench fidelity lint fuzz build dist test-dist setup install docs-pictures clean
 
 demo: build
 	@mkdir -p $(DEMO)
@@ -56,6 +56,14 @@ fidelity: setup
 # Installs what is missing for building: a C compiler, clang for eBPF, and what libbpf is built with.
 setup:
 	@scripts/setup.sh
+
+# For people without a compiler: a static program and a .deb, in $(TARGET)/dist.
+dist: setup
+	@scripts/dist.sh
+
+# Installs the .deb in a clean root, runs it, removes it, and sees that nothing is left (root, Debian's mirror).
+test-dist: dist
+	@scripts/test-deb.sh
 
 install: build
 	install -m 755 $(LONGFAT) $(or $(DESTDIR),/usr/local/bin)/longfat

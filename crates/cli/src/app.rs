@@ -2,11 +2,11 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    bdp, cc_command, exit, lab_command, records, reproduce, run, scenario_command, serve_command,
-    sweep_command, test_args, test_command,
+    bdp, cc_command, exit, export_command, import_command, lab_command, manual, records, reproduce, run,
+    scenario_command, serve_command, sweep_command, test_args, test_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
@@ -59,6 +59,16 @@ enum Command {
     Plot(records::PlotArgs),
     /// Write a report of runs as one HTML file
     Report(records::ReportArgs),
+    /// Make records of other programs' measurements
+    #[command(subcommand)]
+    Import(import_command::ImportCommand),
+    /// Write a run in another program's form
+    #[command(subcommand)]
+    Export(export_command::ExportCommand),
+    /// Print the manual page, or write those of all commands
+    Man(manual::ManArgs),
+    /// Print a shell's completions, as in `longfat completions bash > /etc/bash_completion.d/longfat`
+    Completions(manual::CompletionsArgs),
 }
 
 /// Parses the command line, runs the command, and tells errors.
@@ -86,5 +96,9 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Compare(args) => records::compare(args, &cli.runs, cli.json),
         Command::Plot(args) => records::plot(args, &cli.runs, cli.json),
         Command::Report(args) => records::report(args, &cli.runs, cli.json),
+        Command::Import(command) => import_command::run(command, &cli.runs, cli.json),
+        Command::Export(command) => export_command::run(command, &cli.runs, cli.json),
+        Command::Man(args) => manual::man(args, Cli::command()),
+        Command::Completions(args) => manual::completions(args, Cli::command()),
     }
 }

@@ -33,8 +33,18 @@ pub struct Summary {
 pub struct HostInfo {
     /// `uname -r`.
     pub kernel: String,
-    /// Processors online.
+    /// Processors online; 0 where that is not known (of an imported test).
     pub cpus: u32,
+}
+
+impl HostInfo {
+    /// For people: `Linux 6.18.0, 2 CPUs`.
+    pub fn label(&self) -> String {
+        match self.cpus {
+            0 => format!("Linux {}", self.kernel),
+            cpus => format!("Linux {}, {cpus} CPUs", self.kernel),
+        }
+    }
 }
 
 /// One run: one engine, one variant, one repeat.
@@ -42,7 +52,7 @@ pub struct HostInfo {
 pub struct RunSummary {
     /// The record's directory name.
     pub id: String,
-    /// `lab`, `sim` or `model`.
+    /// `lab`, `sim` or `model`; `iperf3` of an imported test.
     pub engine: String,
     /// The variant's name; `null` where the scenario has none.
     pub variant: Option<String>,

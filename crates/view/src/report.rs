@@ -125,7 +125,7 @@ fn header(page: &mut String, summary: &Summary, title: &str, extra: &ReportExtra
     let mut facts = vec![
         format!("scenario <code>{}</code>", escape(&summary.scenario)),
         format!("{} run{plural} ({})", summary.runs.len(), escape(&engines)),
-        format!("Linux {}, {} CPUs", escape(&host.kernel), host.cpus),
+        escape(&host.label()),
     ];
     if let Some(started) = summary.runs.iter().map(|run| run.started.as_str()).filter(|s| !s.is_empty()).min()
     {

@@ -60,7 +60,7 @@ pub fn show(run: &Run) -> String {
         texts(["variant", summary.variant.as_deref().unwrap_or(UNKNOWN)]),
         texts(["started", &summary.started]),
         texts(["length", &number::seconds(summary.duration_s)]),
-        texts(["machine", &format!("Linux {}, {} CPUs", run.summary.host.kernel, run.summary.host.cpus)]),
+        texts(["machine", &run.summary.host.label()]),
         texts(["record", &run.path.display().to_string()]),
     ];
     facts.extend(summary.sweep.iter().map(|(field, value)| texts([field.as_str(), value.as_str()])));

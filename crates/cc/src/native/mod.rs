@@ -6,6 +6,7 @@
 mod compile;
 mod compiler;
 mod controller;
+#[cfg_attr(target_feature = "crt-static", path = "static_image.rs")]
 mod image;
 mod inspect;
 #[cfg(test)]
@@ -15,6 +16,8 @@ mod object;
 mod runtime;
 pub(crate) mod shim;
 mod signatures;
+#[cfg(all(test, not(target_feature = "crt-static")))]
+mod static_image;
 
 pub use compiler::MISSING as NO_COMPILER;
 pub use controller::Controller;

@@ -1,0 +1,231 @@
+//! `longfat import`: other programs' measurements as records.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, Subcommand};
+use perf::{
+    iperf3_json::{self, FILE_NAME},
+    report::{Protocol, Report, Role, Start, StreamEnd},
+};
+use record::Writer;
+use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use serde_json::json;
+use verdict::{FlowContext, FlowTimes};
+
+use crate::{
+    exit::Exit,
+    measured_flows::{Stream, counted_from, rows, streams, title},
+    output,
+};
+
+/// The engine's name in a record that iperf3's JSON made.
+const ENGINE: &str = "iperf3";
+/// Files above this are no iperf3's: a test of a day at an interval of 100 ms has a third of it.
+const MAX_BYTES: u64 = 512 << 20;
+
+/// What to import.
+#[derive(Debug, Subcommand)]
+pub enum ImportCommand {
+    /// Make a record of each test in iperf3's JSON (-J or --json-stream, iperf3 3.1 and newer)
+    Iperf3(Iperf3Args),
+}
+
+/// iperf3's files.
+#[derive(Debug, Args)]
+pub struct Iperf3Args {
+    /// The files; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Imports.
+pub fn run(command: &ImportCommand, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let ImportCommand::Iperf3(args) = command;
+    // All are read before anything is written.
+    let mut read = Vec::new();
+    for file in &args.files {
+        let text = read_text(file)?;
+        let reports = iperf3_json::reports(&text)
+            .map_err(|e| Exit::BadInput(format!("{}: {e}", file.display())))?;
+        if reports.is_empty() {
+            return Err(Exit::BadInput(format!("{}: there is no test in it", file.display())).into());
+        }
+        read.extend(reports.into_iter().map(|report| (file, report)));
+    }
+    let mut imported = Vec::new();
+    for (file, report) in &read {
+        let Some(start) = &report.start else {
+            let why = report.error.as_deref().unwrap_or("nothing says why");
+            output::note(&format!("{}: this test never began ({why}); it has nothing to keep", file.display()));
+            continue;
+        };
+        let path = keep(file, report, start, runs_dir)?;
+        if !json {
+            output::text(&format!("{}: {}", file.display(), path.display()))?;
+        }
+        imported.push(json!({ "file": file, "record": path, "partial": is_partial(report), "error": report.error }));
+    }
+    if imported.is_empty() {
+        return Err(Exit::BadInput("no test of these files ever began".into()).into());
+    }
+    if json {
+        return output::json(&json!({ "schema": "longfat.import/1", "records": imported }));
+    }
+    Ok(())
+}
+
+fn read_text(file: &Path) -> anyhow::Result<String> {
+    let name = file.display();
+    let bad = |why: String| Exit::BadInput(format!("cannot read {name}: {why}"));
+    let source: Box<dyn Read> = match file.as_os_str() == "-" {
+        true => Box::new(std::io::stdin().lock()),
+        false => {
+            let opened = File::open(file).map_err(|e| bad(e.to_string()))?;
+            // A pipe or a device might never end.
+            if !opened.metadata().map_err(|e| bad(e.to_string()))?.is_file() {
+                return Err(bad("it is no file".into()).into());
+            }
+            Box::new(opened)
+        }
+    };
+    let mut text = String::new();
+    source.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|e| bad(e.to_string()))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(bad(format!("it is larger than {} MiB", MAX_BYTES >> 20)).into());
+    }
+    Ok(text)
+}
+
+/// Writes the record; its place.
+fn keep(file: &Path, report: &Report, start: &Start, runs_dir: &Path) -> anyhow::Result<PathBuf> {
+    let name = match file.as_os_str() == "-" {
+        true => "iperf3".into(),
+        false => file.file_stem().map_or("iperf3".into(), |stem| stem.to_string_lossy().into_owned()),
+    };
+    let streams = streams(report);
+    let rows = rows(report, &streams);
+    let summary = summary(&name, report, start, &streams, &rows);
+    let started = started(start);
+    let compact: String = started.chars().filter(|c| !matches!(c, '-' | ':')).collect();
+    let toml = format!(
+        "# A test between real hosts, imported from iperf3's JSON ({FILE_NAME}); there is no scenario.\ntitle = {}\n",
+        serde_json::to_string(&summary.title)?
+    );
+    let id = record::new_id(&compact, ENGINE, None, 1);
+    let writer = Writer::create(runs_dir, &name, &id, &toml, &summary)?;
+    let document = serde_json::to_string_pretty(&iperf3_json::to_json(report))? + "\n";
+    let beside = writer.path().join(FILE_NAME);
+    if let Err(error) = std::fs::write(&beside, document) {
+        writer.abort();
+        return Err(anyhow::Error::new(error).context(format!("cannot write {}", beside.display())));
+    }
+    Ok(writer.finish(&summary, &rows, &[], &[])?)
+}
+
+fn is_partial(report: &Report) -> bool {
+    report.end.is_none() || report.error.is_some()
+}
+
+/// When the test began, RFC 3339.
+fn started(start: &Start) -> String {
+    let time = jiff::Timestamp::try_from(start.time);
+    time.unwrap_or(jiff::Timestamp::UNIX_EPOCH).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn summary(name: &str, report: &Report, start: &Start, streams: &[Stream], rows: &[FlowSample]) -> Summary {
+    let flows: Vec<FlowSummary> = streams.iter().map(|stream| flow(report, start, stream, rows)).collect();
+    let goodputs: Vec<f64> =
+        flows.iter().filter(|flow| flow.has_window()).filter_map(|flow| flow.goodput_bps).collect();
+    let last_us = rows.iter().map(|row| row.time_us).max().unwrap_or(0);
+    let run = RunSummary {
+        id: String::new(),
+        engine: ENGINE.into(),
+        variant: None,
+        kernel: None,
+        sweep: Default::default(),
+        repeat: 1,
+        seed: 0,
+        duration_s: last_us as f64 * 1e-6,
+        wall_s: last_us as f64 * 1e-6,
+        started: started(start),
+        partial: is_partial(report),
+        flows,
+        links: Vec::new(),
+        fairness_jain: model::jain_index(&goodputs),
+        quality: Quality { ok: true, notes: notes(report, start), ..Quality::default() },
+    };
+    Summary {
+        schema: SUMMARY_SCHEMA.into(),
+        scenario: name.into(),
+        title: title(start),
+        host: HostInfo { kernel: kernel(&start.system_info), cpus: 0 },
+        runs: vec![run],
+        published: Vec::new(),
+    }
+}
+
+/// The kernel's version of `uname -a`: the third word.
+fn kernel(system_info: &str) -> String {
+    system_info.split_whitespace().nth(2).unwrap_or("unknown").into()
+}
+
+fn notes(report: &Report, start: &Start) -> Vec<String> {
+    let mut notes = vec![format!("imported from the JSON of {}", start.version)];
+    if report.intervals.iter().flat_map(|interval| &interval.streams).any(|stream| stream.sender) {
+        notes.push("over time, the goodput of a stream that the reporting end sent is what it handed to its kernel".into());
+    }
+    notes.extend(report.error.as_ref().map(|error| format!("the test failed: {error}")));
+    notes
+}
+
+fn flow(report: &Report, start: &Start, stream: &Stream, rows: &[FlowSample]) -> FlowSummary {
+    let local = start.connections.iter().find(|one| one.id == stream.id);
+    let here = local.map_or("here".into(), |one| one.local.ip().to_canonical().to_string());
+    let there = if start.peer_name.is_empty() { start.peer.to_string() } else { start.peer_name.clone() };
+    let sends = stream.forward == (start.role == Role::Client);
+    let (from, to) = if sends { (here, there) } else { (there, here) };
+    let context = FlowContext { name: stream.name.clone(), from, to, ..FlowContext::default() };
+    let end = report.end.as_ref();
+    let ended = end.and_then(|end| end.streams.iter().find(|one| one.id == stream.id));
+    let seconds = |time_s: f64| ((time_s + counted_from(report)) * 1e6).round() as i64;
+    let tcp = start.spec.protocol == Protocol::Tcp;
+    let times = FlowTimes {
+        kind: if tcp { "tcp" } else { "udp" }.into(),
+        cc: end.and_then(|end| end.sender_congestion.clone()).filter(|_| tcp),
+        started_us: ended.map(|one| seconds(one.received.start_s)),
+        ended_us: ended.map(|one| seconds(one.received.end_s)),
+        bytes: ended.map_or(0, |one| one.received.bytes),
+    };
+    let mut flow = verdict::summarize(rows, &[], &times, &context);
+    match ended {
+        Some(ended) => complete(&mut flow, ended),
+        None => flow.bytes = None,
+    }
+    flow
+}
+
+/// What the test's end tells better than the rows.
+fn complete(flow: &mut FlowSummary, ended: &StreamEnd) {
+    let some = |value: u64| (value > 0).then_some(value);
+    if let Some(tcp) = &ended.tcp {
+        flow.retransmitted_segs = tcp.retransmits;
+        flow.min_rtt_us = some(tcp.min_rtt_us).map(|us| us as f64).or(flow.min_rtt_us);
+        flow.mean_rtt_us = some(tcp.mean_rtt_us).map(|us| us as f64).or(flow.mean_rtt_us);
+        flow.max_rtt_us = some(tcp.max_rtt_us).map(|us| us as f64).or(flow.max_rtt_us);
+        flow.max_cwnd_bytes = some(tcp.max_snd_cwnd_bytes).or(flow.max_cwnd_bytes);
+    }
+    if let (Some(sent), Some(received)) = (&ended.sent.udp, &ended.received.udp) {
+        flow.datagrams_sent = Some(sent.packets);
+        flow.datagrams_lost = u64::try_from(received.lost).ok();
+        flow.datagrams_reordered = Some(received.out_of_order);
+        flow.jitter_us = Some((received.jitter_s * 1e6 * 1e3).round() / 1e3);
+        flow.loss_share = match received.packets {
+            0 => None,
+            packets => Some(received.lost.max(0) as f64 / packets as f64),
+        };
+    }
+}

@@ -1,0 +1,209 @@
+//! iperf3's JSON as records, records as iperf3's JSON; manual pages and completions.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{Place, SMALL};
+use serde_json::Value;
+
+/// A file that Debian's iperf3 3.12 made.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../perf/tests/iperf3").join(name)
+}
+
+fn import(place: &Place, name: &str) -> Value {
+    let file = fixture(name);
+    place.run(&["import", "iperf3", file.to_str().unwrap(), "--json"]).json()
+}
+
+fn theirs(name: &str) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(fixture(name)).unwrap()).unwrap()
+}
+
+#[test]
+fn an_imported_test_is_a_run_like_others() {
+    let place = Place::new(SMALL);
+    let told = import(&place, "tcp-two.client.json");
+    assert_eq!(told["schema"], "longfat.import/1");
+    let record = told["records"][0]["record"].as_str().unwrap();
+    assert_eq!(told["records"][0]["partial"], false);
+    import(&place, "tcp-reverse.client.json");
+    let listed = place.run(&["ls"]).stdout;
+    assert!(listed.contains("tcp-two.client") && listed.contains("iperf3"), "{listed}");
+    let iperf3 = theirs("tcp-two.client.json");
+    let shown = place.run(&["show", record, "--json"]).json();
+    let run = &shown["runs"][0];
+    assert_eq!(run["engine"], "iperf3");
+    let flows = run["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 2);
+    for (flow, stream) in flows.iter().zip(iperf3["end"]["streams"].as_array().unwrap()) {
+        assert_eq!(flow["bytes"], stream["receiver"]["bytes"]);
+        assert_eq!(flow["retransmitted_segs"], stream["sender"]["retransmits"]);
+        assert_eq!(flow["mean_rtt_us"].as_f64(), stream["sender"]["mean_rtt"].as_f64());
+        let rate = flow["goodput_bps"].as_f64().unwrap() / stream["receiver"]["bits_per_second"].as_f64().unwrap();
+        assert!((rate - 1.0).abs() < 1e-4, "{flow}");
+    }
+    for args in [
+        &["show", record][..],
+        &["compare", record, "last"],
+        &["plot", record, "--metric", "goodput,cwnd,rtt"],
+        &["report", record],
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
+        assert!(!ran.stdout.is_empty(), "{args:?}");
+    }
+    assert!(place.run(&["plot", record]).stdout.contains("stream-3"), "a curve for each stream");
+}
+
+#[test]
+fn rows_are_what_iperf3_told_of_each_interval() {
+    let place = Place::new(SMALL);
+    let record = import(&place, "tcp-omit.client.json")["records"][0]["record"].as_str().unwrap().to_owned();
+    let rows = record::Run::open(&place.path(&record)).unwrap().flows().unwrap();
+    let iperf3 = theirs("tcp-omit.client.json");
+    let intervals = iperf3["intervals"].as_array().unwrap();
+    // One row more: where the first interval begins.
+    assert_eq!(rows.len(), intervals.len() + 1);
+    let (mut last_us, mut retransmits) = (0, 0);
+    for (row, interval) in rows[1..].iter().zip(intervals) {
+        let stream = &interval["streams"][0];
+        assert!(row.time_us > last_us, "the omitted part comes first, and time goes on after it");
+        last_us = row.time_us;
+        retransmits += stream["retransmits"].as_i64().unwrap();
+        let cwnd = row.snd_cwnd_segs.unwrap() * row.snd_mss_bytes.unwrap();
+        assert_eq!(cwnd, stream["snd_cwnd"].as_i64().unwrap(), "the segment size is found");
+        assert_eq!((row.srtt_us, row.total_retrans_segs), (stream["rtt"].as_i64(), Some(retransmits)));
+        assert!((row.goodput_bps.unwrap() as f64 - stream["bits_per_second"].as_f64().unwrap()).abs() < 1.0);
+    }
+    let columns = (rows[1].limited_by, rows[1].bytes_acked, rows[1].rcv_wnd_bytes);
+    assert_eq!(columns, (None, None, None), "what iperf3 does not tell stays blank");
+}
+
+#[test]
+fn datagrams_are_counted_at_both_ends() {
+    let place = Place::new(SMALL);
+    let told = import(&place, "udp-reverse.client.json");
+    let shown = place.run(&["show", told["records"][0]["record"].as_str().unwrap(), "--json"]).json();
+    let flow = &shown["runs"][0]["flows"][0];
+    let end = theirs("udp-reverse.client.json")["end"].clone();
+    assert_eq!((&flow["name"], &flow["kind"]), (&"stream-1".into(), &"udp".into()));
+    assert_eq!(flow["datagrams_sent"], end["sum_sent"]["packets"]);
+    assert_eq!(flow["datagrams_lost"], end["sum"]["lost_packets"]);
+    assert_eq!(flow["bytes"], end["sum_received"]["bytes"]);
+    let jitter_us = end["sum"]["jitter_ms"].as_f64().unwrap() * 1e3;
+    assert!((flow["jitter_us"].as_f64().unwrap() - jitter_us).abs() < 0.01, "{flow}");
+}
+
+#[test]
+fn what_was_imported_exports_as_it_was() {
+    let place = Place::new(SMALL);
+    let told = import(&place, "tcp-bidir.server.json");
+    let record = told["records"][0]["record"].as_str().unwrap();
+    let exported = place.run(&["export", "iperf3", record]).json();
+    let original = theirs("tcp-bidir.server.json");
+    for key in ["sum_sent", "sum_received", "sum_sent_bidir_reverse", "sum_received_bidir_reverse"] {
+        assert_eq!(exported["end"][key]["bytes"], original["end"][key]["bytes"], "{key}");
+    }
+    let stream = place.run(&["export", "iperf3", record, "--format", "json-stream"]).stdout;
+    let events: Vec<Value> = stream.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let intervals = original["intervals"].as_array().unwrap().len();
+    assert_eq!(events.len(), intervals + 2);
+    assert_eq!((&events[0]["event"], &events[events.len() - 1]["event"]), (&"start".into(), &"end".into()));
+    let text = place.run(&["export", "iperf3", record, "--format", "text"]).stdout;
+    assert!(text.contains("[RX-S]") && text.contains("Accepted connection from 127.0.0.1"), "{text}");
+}
+
+#[test]
+fn a_simulation_exports_as_a_test() {
+    let place = Place::new(SMALL);
+    let ran = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+    let flow = &ran["runs"][0]["flows"][0];
+    let out = place.path("out.json");
+    let args = ["export", "iperf3", "last", "--interval", "250ms", "-o", out.to_str().unwrap()];
+    assert_eq!(place.run(&args).code, 0);
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(&out).unwrap()).unwrap();
+    let intervals = document["intervals"].as_array().unwrap();
+    assert_eq!(intervals.len(), 4);
+    let sum: u64 = intervals.iter().map(|i| i["sum"]["bytes"].as_u64().unwrap()).sum();
+    let bytes = flow["bytes"].as_u64().unwrap();
+    assert!(sum.abs_diff(bytes) * 100 < bytes, "{sum} in intervals, {bytes} in all");
+    assert_eq!(document["end"]["sum_received"]["bytes"], bytes);
+    assert_eq!(document["end"]["sum_sent"]["retransmits"], flow["retransmitted_segs"]);
+    assert_eq!(document["start"]["connected"][0]["remote_host"], "10.0.0.2");
+    assert_eq!(document["end"]["sender_tcp_congestion"], "cubic");
+    assert!(intervals[3]["streams"][0]["snd_cwnd"].as_u64().unwrap() > 14_480, "{intervals:?}");
+    // And comes back in as a run.
+    let back = place.run(&["import", "iperf3", out.to_str().unwrap(), "--json"]).json();
+    let again = place.run(&["show", back["records"][0]["record"].as_str().unwrap(), "--json"]).json();
+    assert_eq!(again["runs"][0]["flows"][0]["bytes"], flow["bytes"]);
+}
+
+#[test]
+fn what_cannot_be_imported_is_told_and_leaves_nothing() {
+    let place = Place::new(SMALL);
+    std::fs::write(place.path("text.json"), "iperf 3.12\n").unwrap();
+    std::fs::write(place.path("other.json"), r#"{"a": 1}"#).unwrap();
+    std::fs::write(place.path("empty.json"), "").unwrap();
+    std::fs::write(place.path("binary.json"), [0xff, 0xfe, 0]).unwrap();
+    let whole = std::fs::read_to_string(fixture("tcp.client.json")).unwrap();
+    std::fs::write(place.path("cut.json"), &whole[..whole.len() / 2]).unwrap();
+    std::fs::copy(fixture("refused.client.json"), place.path("refused.json")).unwrap();
+    for (file, message) in [
+        ("text.json", "expected value"),
+        ("other.json", "it has no start"),
+        ("empty.json", "there is no test in it"),
+        ("binary.json", "UTF-8"),
+        ("cut.json", "EOF"),
+        ("refused.json", "Connection refused"),
+        ("none.json", "No such file"),
+        (".", "it is no file"),
+    ] {
+        let ran = place.run(&["import", "iperf3", file]);
+        assert_eq!(ran.code, 2, "{file}: {ran:?}");
+        assert!(ran.stderr.contains(message) && ran.stdout.is_empty(), "{file}: {ran:?}");
+    }
+    assert!(!place.path("runs").exists(), "nothing may be left behind");
+}
+
+#[test]
+fn a_test_that_was_cut_off_is_kept_as_partial() {
+    let place = Place::new(SMALL);
+    let mut document = theirs("tcp.client.json");
+    document["end"] = serde_json::json!({});
+    document["error"] = "interrupt - the client has terminated".into();
+    std::fs::write(place.path("cut.json"), document.to_string()).unwrap();
+    let told = place.run(&["import", "iperf3", "cut.json", "--json"]).json();
+    assert_eq!(told["records"][0]["partial"], true);
+    let shown = place.run(&["show", told["records"][0]["record"].as_str().unwrap()]).stdout;
+    assert!(shown.contains("the client has terminated") && shown.contains("partial"), "{shown}");
+}
+
+#[test]
+fn completions_and_manual_pages_name_every_command() {
+    let place = Place::new(SMALL);
+    let help = place.run(&["--help"]).stdout;
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  ").filter(|l| !l.starts_with(' '))?.split_whitespace().next())
+        .collect();
+    assert!(commands.len() > 10, "{help}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.run(&["completions", shell]).stdout;
+        for command in &commands {
+            assert!(script.contains(command), "{shell} has no {command}");
+        }
+    }
+    assert_eq!(place.run(&["completions", "tcsh"]).code, 2);
+    let page = place.run(&["man"]).stdout;
+    assert!(page.contains(".TH longfat 1"), "{page}");
+    assert_eq!(place.run(&["man", "-o", "pages"]).code, 0);
+    for command in commands.iter().filter(|command| **command != "help") {
+        let page = place.path("pages").join(format!("longfat-{command}.1"));
+        assert!(std::fs::read_to_string(&page).unwrap().contains(".SH SYNOPSIS"), "{}", page.display());
+    }
+}

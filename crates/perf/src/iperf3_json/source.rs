@@ -1,0 +1,110 @@
+//! Reads keys of a JSON object and says of a wrong one where it is. Negative counts, which iperf3 writes for what it does not
+//! know, are absent; whole numbers may be written as doubles, as older versions do from 2^31 on.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::Error;
+
+/// An object and where it is in the document.
+#[derive(Debug, Clone)]
+pub(super) struct Object<'a> {
+    path: String,
+    map: &'a Map<String, Value>,
+}
+
+impl<'a> Object<'a> {
+    /// The document itself.
+    pub(super) fn top(value: &'a Value) -> Result<Self, Error> {
+        Self::at(String::new(), value)
+    }
+
+    pub(super) fn at(path: String, value: &'a Value) -> Result<Self, Error> {
+        match value {
+            Value::Object(map) => Ok(Object { path, map }),
+            _ => Err(Error::shape(if path.is_empty() { "the document" } else { &path }, "it is no object")),
+        }
+    }
+
+    /// Where a key of this object is.
+    pub(super) fn path(&self, key: &str) -> String {
+        if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) }
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key)
+    }
+
+    /// A value as it is; `null` is absent.
+    pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn object(&self, key: &str) -> Result<Option<Object<'a>>, Error> {
+        self.value(key).map(|value| Object::at(self.path(key), value)).transpose()
+    }
+
+    /// The objects of a list; none where there is no list.
+    pub(super) fn objects(&self, key: &str) -> Result<Vec<Object<'a>>, Error> {
+        let Some(value) = self.value(key) else { return Ok(Vec::new()) };
+        let list = value.as_array().ok_or_else(|| self.wrong(key, "it is no list"))?;
+        list.iter().enumerate().map(|(i, one)| Object::at(format!("{}[{i}]", self.path(key)), one)).collect()
+    }
+
+    pub(super) fn text(&self, key: &str) -> Result<Option<String>, Error> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        value.as_str().map(|text| Some(text.into())).ok_or_else(|| self.wrong(key, "it is no text"))
+    }
+
+    pub(super) fn real(&self, key: &str) -> Result<Option<f64>, Error> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        value.as_f64().map(Some).ok_or_else(|| self.wrong(key, "it is no number"))
+    }
+
+    /// A number that must be there.
+    pub(super) fn needed(&self, key: &str) -> Result<f64, Error> {
+        self.real(key)?.ok_or_else(|| self.wrong(key, "it is missing"))
+    }
+
+    /// A count; absent where negative.
+    pub(super) fn count(&self, key: &str) -> Result<Option<u64>, Error> {
+        if let Some(count) = self.value(key).and_then(Value::as_u64) {
+            return Ok(Some(count));
+        }
+        // `as` saturates at the largest u64.
+        Ok(self.real(key)?.filter(|number| *number >= 0.0).map(|number| number.round() as u64))
+    }
+
+    /// A count that fits its type; absent where negative.
+    pub(super) fn small<T: TryFrom<u64>>(&self, key: &str) -> Result<Option<T>, Error> {
+        let Some(count) = self.count(key)? else { return Ok(None) };
+        T::try_from(count).map(Some).map_err(|_| self.wrong(key, "it is too large"))
+    }
+
+    /// A count that may be negative.
+    pub(super) fn signed(&self, key: &str) -> Result<Option<i64>, Error> {
+        if let Some(count) = self.value(key).and_then(Value::as_i64) {
+            return Ok(Some(count));
+        }
+        Ok(self.real(key)?.map(|number| number.round() as i64))
+    }
+
+    /// True, false, 1 or 0.
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, Error> {
+        match self.value(key) {
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            _ => Ok(self.real(key)?.map(|number| number != 0.0)),
+        }
+    }
+
+    /// Seconds.
+    pub(super) fn duration(&self, key: &str) -> Result<Option<Duration>, Error> {
+        let Some(seconds) = self.real(key)? else { return Ok(None) };
+        Duration::try_from_secs_f64(seconds).map(Some).map_err(|_| self.wrong(key, "it is no length of time"))
+    }
+
+    pub(super) fn wrong(&self, key: &str, reason: &str) -> Error {
+        Error::shape(self.path(key), reason)
+    }
+}

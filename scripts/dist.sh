@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Makes what people install without a compiler, in dist/ beside the build: a static program in a tar file, and a .deb with
+# manual pages, completions and a systemd unit. For this machine's architecture, and for aarch64 where its toolchain is.
+#
+# Static with glibc, not musl: libbpf needs libelf and zlib, which Debian has as static libraries for glibc alone.
+set -eu
+cd "$(dirname "$0")/.."
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+out=$target/dist
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+
+say() { echo "dist: $*" >&2; }
+
+# The static program of a Rust target, without debugging information.
+build() {
+    local triple=$1 strip=$2
+    # With --target the flag is the program's alone, not that of build scripts and macros.
+    RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked -p longfat --target "$triple" >&2
+    mkdir -p "$out/$triple"
+    $strip -o "$out/$triple/longfat" "$target/$triple/release/longfat"
+    if readelf -d "$out/$triple/longfat" | grep -q NEEDED; then
+        say "$triple: the program still needs libraries"
+        exit 1
+    fi
+}
+
+# Manual pages, completions, unit, licences: the same for each architecture, from a program that runs here.
+share() {
+    local program=$1 tree=$out/share shell
+    rm -rf "$tree"
+    mkdir -p "$tree/man/man1" "$tree/completions" "$tree/doc"
+    "$program" man -o "$tree/man/man1"
+    for shell in bash zsh fish; do
+        "$program" completions $shell >"$tree/completions/longfat.$shell"
+    done
+    awk '/@LICENSE-MIT@/ {
+        while ((getline line < "LICENSE-MIT") > 0) print line == "" ? " ." : " " line
+        next
+    } { print }' packaging/copyright >"$tree/doc/copyright"
+    cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$tree/doc"
+    cp docs/coming-from-iperf3.md "$tree/doc"
+}
+
+archive() {
+    local triple=$1 machine=$2 name=longfat-$version-$2-linux
+    local tree=$out/$name
+    rm -rf "$tree"
+    mkdir -p "$tree"
+    cp "$out/$triple/longfat" "$tree"
+    cp -r "$out/share/man" "$out/share/completions" "$out/share/doc/." packaging/longfat.service "$tree"
+    tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$out" -czf "$out/$name.tar.gz" "$name"
+    rm -rf "$tree"
+    say "$out/$name.tar.gz ($machine)"
+}
+
+deb() {
+    local triple=$1 machine=$2 tree=$out/deb
+    rm -rf "$tree"
+    install -D -m 755 "$out/$triple/longfat" "$tree/usr/bin/longfat"
+    install -D -m 644 -t "$tree/usr/share/man/man1" "$out"/share/man/man1/*
+    gzip -9n "$tree"/usr/share/man/man1/*
+    install -D -m 644 "$out/share/completions/longfat.bash" "$tree/usr/share/bash-completion/completions/longfat"
+    install -D -m 644 "$out/share/completions/longfat.zsh" "$tree/usr/share/zsh/vendor-completions/_longfat"
+    install -D -m 644 "$out/share/completions/longfat.fish" "$tree/usr/share/fish/vendor_completions.d/longfat.fish"
+    install -D -m 644 packaging/longfat.service "$tree/lib/systemd/system/longfat.service"
+    install -D -m 644 -t "$tree/usr/share/doc/longfat" "$out/share/doc/copyright" README.md docs/coming-from-iperf3.md
+    gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/longfat/changelog.gz"
+    mkdir "$tree/DEBIAN"
+    install -m 755 packaging/postinst packaging/prerm packaging/postrm "$tree/DEBIAN"
+    sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$machine/" \
+        -e "s/@SIZE@/$(du -sk --apparent-size "$tree/usr" | cut -f1)/" packaging/control >"$tree/DEBIAN/control"
+    (cd "$tree" && find usr lib -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums)
+    find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+    dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/longfat_${version}_$machine.deb" >&2
+    rm -rf "$tree"
+}
+
+rm -rf "$out"
+mkdir -p "$out"
+machine=$(uname -m)
+triple=$machine-unknown-linux-gnu
+build "$triple" strip
+share "$out/$triple/longfat"
+archive "$triple" "$machine"
+if command -v dpkg-deb >/dev/null; then
+    deb "$triple" "$(dpkg --print-architecture)"
+else
+    say "no .deb: dpkg-deb is missing"
+fi
+if [ "$machine" != aarch64 ]; then
+    say "no aarch64 here: run make dist on such a machine"
+fi
+(cd "$out" && sha256sum ./*.tar.gz ./*.deb 2>/dev/null >SHA256SUMS || true)
+ls -l "$out" >&2

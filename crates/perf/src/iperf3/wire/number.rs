@@ -49,14 +49,19 @@ pub(super) fn maybe_real<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f6
     real(from).map(Some)
 }
 
-/// A whole number; fractions are cut off as C does. Exact to 2^53, as in iperf3, whose JSON has doubles only.
+/// A whole number; fractions are cut off as C does. Exact to 2^53, as in iperf3, whose JSON has doubles only. iperf3 writes
+/// -1 as an unsigned number in some places: 2^64.
 pub(super) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
     let value = real(from)?;
-    if value.is_nan() || value.abs() > 9.0e18 {
-        return Err(de::Error::custom(format!("{value} is out of range")));
+    match value {
+        _ if value.abs() <= 9.0e18 => Ok(value as i64),
+        MINUS_ONE => Ok(-1),
+        _ => Err(de::Error::custom(format!("{value} is out of range"))),
     }
-    Ok(value as i64)
 }
+
+/// -1 as an unsigned number of 64 bits, as a double.
+const MINUS_ONE: f64 = 18_446_744_073_709_551_616.0;
 
 /// A whole number that may be missing.
 pub(super) fn maybe_whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {

@@ -90,7 +90,7 @@ mod tests {
 
     /// As iperf 3.12's server sends it.
     const REAL: &str = r#"{"cpu_util_total":14.6,"cpu_util_user":0.3,"cpu_util_system":14.2,"sender_has_retransmits":-1,
-        "congestion_used":"cubic","streams":[{"id":1,"bytes":1e+15,"retransmits":-1,"jitter":null,"errors":0,
+        "congestion_used":"cubic","streams":[{"id":1,"bytes":1e+15,"retransmits":18446744073709551615,"jitter":null,"errors":0,
         "omitted_errors":0,"packets":0,"omitted_packets":0,"start_time":0,"end_time":1.000104}],"new key":{}}"#;
 
     #[test]
@@ -101,6 +101,7 @@ mod tests {
             (stream.bytes, stream.jitter, stream.end_time),
             (1_000_000_000_000_000, 0.0, Some(1.000104))
         );
+        assert_eq!(stream.retransmits, -1);
         assert_eq!(results.stream(3), None);
     }
 

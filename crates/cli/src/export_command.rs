@@ -1,6 +1,9 @@
 //! `longfat export`: a record in another program's form.
 
-use std::{fs, path::{Path, PathBuf}};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
@@ -55,9 +58,10 @@ pub fn run(command: &ExportCommand, runs_dir: &Path, json: bool) -> anyhow::Resu
     let report = report(&run, args)?;
     let document = match args.format {
         Form::Json => serde_json::to_string_pretty(&iperf3_json::to_json(&report))? + "\n",
-        Form::JsonStream => {
-            iperf3_json::events(&report).into_iter().map(|event| iperf3_json::event_line(event) + "\n").collect()
-        }
+        Form::JsonStream => iperf3_json::events(&report)
+            .into_iter()
+            .map(|event| iperf3_json::event_line(event) + "\n")
+            .collect(),
         Form::Text => iperf3_json::to_text(&report, TextFormat::default()),
     };
     match (&args.output, json) {

@@ -49,8 +49,8 @@ pub fn run(command: &ImportCommand, runs_dir: &Path, json: bool) -> anyhow::Resu
     let mut read = Vec::new();
     for file in &args.files {
         let text = read_text(file)?;
-        let reports = iperf3_json::reports(&text)
-            .map_err(|e| Exit::BadInput(format!("{}: {e}", file.display())))?;
+        let reports =
+            iperf3_json::reports(&text).map_err(|e| Exit::BadInput(format!("{}: {e}", file.display())))?;
         if reports.is_empty() {
             return Err(Exit::BadInput(format!("{}: there is no test in it", file.display())).into());
         }
@@ -60,14 +60,19 @@ pub fn run(command: &ImportCommand, runs_dir: &Path, json: bool) -> anyhow::Resu
     for (file, report) in &read {
         let Some(start) = &report.start else {
             let why = report.error.as_deref().unwrap_or("nothing says why");
-            output::note(&format!("{}: this test never began ({why}); it has nothing to keep", file.display()));
+            output::note(&format!(
+                "{}: this test never began ({why}); it has nothing to keep",
+                file.display()
+            ));
             continue;
         };
         let path = keep(file, report, start, runs_dir)?;
         if !json {
             output::text(&format!("{}: {}", file.display(), path.display()))?;
         }
-        imported.push(json!({ "file": file, "record": path, "partial": is_partial(report), "error": report.error }));
+        imported.push(
+            json!({ "file": file, "record": path, "partial": is_partial(report), "error": report.error }),
+        );
     }
     if imported.is_empty() {
         return Err(Exit::BadInput("no test of these files ever began".into()).into());
@@ -176,7 +181,10 @@ fn kernel(system_info: &str) -> String {
 fn notes(report: &Report, start: &Start) -> Vec<String> {
     let mut notes = vec![format!("imported from the JSON of {}", start.version)];
     if report.intervals.iter().flat_map(|interval| &interval.streams).any(|stream| stream.sender) {
-        notes.push("over time, the goodput of a stream that the reporting end sent is what it handed to its kernel".into());
+        notes.push(
+            "over time, the goodput of a stream that the reporting end sent is what it handed to its kernel"
+                .into(),
+        );
     }
     notes.extend(report.error.as_ref().map(|error| format!("the test failed: {error}")));
     notes

@@ -31,7 +31,12 @@ pub fn streams(report: &Report) -> Vec<Stream> {
         }
     }
     found.sort_by_key(|(id, forward)| (!forward, *id));
-    let named = |(id, forward)| Stream { id, name: format!("stream-{id}"), forward, mss_bytes: mss(report, start, id) };
+    let named = |(id, forward)| Stream {
+        id,
+        name: format!("stream-{id}"),
+        forward,
+        mss_bytes: mss(report, start, id),
+    };
     found.into_iter().map(named).collect()
 }
 
@@ -76,7 +81,8 @@ pub fn counted_from(report: &Report) -> f64 {
 /// The rows of all streams in the order of time.
 pub fn rows(report: &Report, streams: &[Stream]) -> Vec<FlowSample> {
     let shift_s = counted_from(report);
-    let mut rows: Vec<FlowSample> = streams.iter().flat_map(|stream| stream_rows(report, stream, shift_s)).collect();
+    let mut rows: Vec<FlowSample> =
+        streams.iter().flat_map(|stream| stream_rows(report, stream, shift_s)).collect();
     rows.sort_by_key(|row| row.time_us);
     rows
 }
@@ -86,7 +92,9 @@ fn stream_rows(report: &Report, stream: &Stream, shift_s: f64) -> Vec<FlowSample
     // Where the first interval begins.
     let begun = FlowSample { flow: stream.name.clone(), ..FlowSample::default() };
     let intervals = of_stream(report, stream.id);
-    std::iter::once(begun).chain(intervals.map(|interval| row(interval, stream, shift_s, &mut totals))).collect()
+    std::iter::once(begun)
+        .chain(intervals.map(|interval| row(interval, stream, shift_s, &mut totals)))
+        .collect()
 }
 
 /// Counts since the start.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use perf::report::{
-    Account, Amount, Connection, Cpu, Datagrams, Direction, End, Interval, Protocol, Report, Role, Start, StreamEnd,
-    StreamInterval, TcpState, TcpSummary, TestSpec,
+    Account, Amount, Connection, Cpu, Datagrams, Direction, End, Interval, Protocol, Report, Role, Start,
+    StreamEnd, StreamInterval, TcpState, TcpSummary, TestSpec,
 };
 use record::Run;
 use scenario::ScenarioFile;
@@ -63,7 +63,9 @@ fn intervals(duration_s: f64, interval: Time) -> anyhow::Result<(f64, usize)> {
     let seconds = interval.as_secs_f64();
     let count = (duration_s / seconds).ceil();
     if seconds <= 0.0 || !(0.0..=MAX_INTERVALS).contains(&count) {
-        let most = Exit::BadInput(format!("an interval of {interval} makes more than {MAX_INTERVALS} of {duration_s} s"));
+        let most = Exit::BadInput(format!(
+            "an interval of {interval} makes more than {MAX_INTERVALS} of {duration_s} s"
+        ));
         return Err(most.into());
     }
     Ok((seconds, count as usize))
@@ -81,7 +83,8 @@ fn chosen<'a>(flows: &'a [FlowSummary], names: &[String]) -> anyhow::Result<Vec<
         false => flows.iter().filter(|flow| names.contains(&flow.name)).collect(),
     };
     let Some(first) = chosen.first() else { return bad("the run has no TCP and no UDP flow".into()) };
-    if let Some(other) = chosen.iter().find(|flow| flow.kind != first.kind || !matches!(flow.kind.as_str(), "tcp" | "udp"))
+    if let Some(other) =
+        chosen.iter().find(|flow| flow.kind != first.kind || !matches!(flow.kind.as_str(), "tcp" | "udp"))
     {
         return bad(format!(
             "iperf3 has TCP or UDP in one test, and {} is {}, {} is {}; --flow chooses among {}",
@@ -198,7 +201,9 @@ impl<'a> Stream<'a> {
     /// Bytes received until a time, between two rows in proportion.
     fn received_at(&self, time_s: f64) -> f64 {
         let after = self.received.partition_point(|(at, _)| *at < time_s);
-        let (Some(before), Some(next)) = (self.received.get(after.saturating_sub(1)), self.received.get(after)) else {
+        let (Some(before), Some(next)) =
+            (self.received.get(after.saturating_sub(1)), self.received.get(after))
+        else {
             return self.received.last().map_or(0.0, |last| last.1);
         };
         let span_s = next.0 - before.0;

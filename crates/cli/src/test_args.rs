@@ -43,12 +43,25 @@ pub struct TestArgs {
     /// Leave the first part out of all figures, in seconds or as in 500ms
     #[arg(short = 'O', long, value_name = "TIME", value_parser = iperf_values::time, help_heading = "What to send")]
     omit: Option<Duration>,
-    /// Bytes of one write
+    /// Bytes of one write or datagram
     #[arg(short, long, value_name = "BYTES", value_parser = iperf_values::bytes, help_heading = "What to send")]
     length: Option<Bytes>,
     /// Payload a second and stream, as in 100M or 100mbit, 0 for no limit; /N sends N blocks at a time
     #[arg(short = 'b', long, value_name = "RATE[/N]", value_parser = iperf_values::bitrate, help_heading = "What to send")]
     bitrate: Option<Bitrate>,
+
+    /// Send datagrams, at 1 Mb/s where -b says nothing
+    #[arg(short, long, conflicts_with_all = ["set_mss", "no_delay", "congestion", "zerocopy", "skip_rx_copy"], help_heading = "What to send")]
+    udp: bool,
+    /// With -u: as fast as it goes (the same as -b 0)
+    #[arg(long, requires = "udp", conflicts_with = "bitrate", help_heading = "What to send")]
+    max: bool,
+    /// Number datagrams with 64 bits
+    #[arg(long, requires = "udp", help_heading = "What to send")]
+    udp_counters_64bit: bool,
+    /// Forbid routers to fragment datagrams (IPv4)
+    #[arg(long, requires = "udp", help_heading = "What to send")]
+    dont_fragment: bool,
 
     /// Streams at once, 1 to 128
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128), help_heading = "Streams")]
@@ -186,6 +199,7 @@ impl TestArgs {
             idle_timeout: Some(self.rcv_timeout),
             credentials: self.credentials()?,
             pin: self.affinity.clone(),
+            fit_block: self.udp && self.length.is_none(),
             ..ClientOptions::new(&self.host, spec)
         })
     }
@@ -201,9 +215,11 @@ impl TestArgs {
         if self.max_time.is_some() && !self.is_auto() {
             return Err(Exit::BadInput("--max-time goes with -t auto".into()).into());
         }
-        let (rate, burst) = self.bitrate.map_or((None, 0), |Bitrate { rate, burst }| (rate, burst));
+        let protocol = if self.udp { Protocol::Udp } else { Protocol::Tcp };
+        let unsaid = (self.udp && !self.max).then(wire::default_udp_rate);
+        let (rate, burst) = self.bitrate.map_or((unsaid, 0), |Bitrate { rate, burst }| (rate, burst));
         let spec = TestSpec {
-            protocol: Protocol::Tcp,
+            protocol,
             direction: match (self.bidir, self.reverse) {
                 (true, _) => Direction::Both,
                 (_, true) => Direction::Reverse,
@@ -212,7 +228,7 @@ impl TestArgs {
             streams: self.parallel,
             amount,
             omit: self.omit.unwrap_or_default(),
-            block: self.length.unwrap_or(wire::default_block(Protocol::Tcp, None)),
+            block: self.length.unwrap_or(wire::default_block(protocol, None)),
             interval: self.interval,
             rate,
             burst,
@@ -225,8 +241,8 @@ impl TestArgs {
             flow_label: None,
             zerocopy: self.zerocopy,
             skip_rx_copy: self.skip_rx_copy,
-            dont_fragment: false,
-            udp_counters_64bit: false,
+            dont_fragment: self.dont_fragment,
+            udp_counters_64bit: self.udp_counters_64bit,
             get_server_output: self.get_server_output,
             title: self.title.clone(),
             extra_data: self.extra_data.clone(),

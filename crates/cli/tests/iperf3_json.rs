@@ -41,7 +41,8 @@ fn an_imported_test_is_a_run_like_others() {
         assert_eq!(flow["bytes"], stream["receiver"]["bytes"]);
         assert_eq!(flow["retransmitted_segs"], stream["sender"]["retransmits"]);
         assert_eq!(flow["mean_rtt_us"].as_f64(), stream["sender"]["mean_rtt"].as_f64());
-        let rate = flow["goodput_bps"].as_f64().unwrap() / stream["receiver"]["bits_per_second"].as_f64().unwrap();
+        let rate =
+            flow["goodput_bps"].as_f64().unwrap() / stream["receiver"]["bits_per_second"].as_f64().unwrap();
         assert!((rate - 1.0).abs() < 1e-4, "{flow}");
     }
     for args in [

@@ -19,9 +19,10 @@ use crate::{
         socket::{self, End},
         stream::Stream,
         tally::Tally,
-        wire::{Cookie, Params, Results, Samples, State},
+        udp_stream,
+        wire::{self, Cookie, Params, Results, Samples, State},
     },
-    report::{Report, Role, Start, TestSpec},
+    report::{Protocol, Report, Role, Start, TestSpec},
     sys,
 };
 
@@ -57,6 +58,8 @@ pub struct ClientOptions {
     pub credentials: Option<Credentials>,
     /// The kernel's name of the congestion control here, where it is another than `spec.congestion`.
     pub congestion: Option<String>,
+    /// The size of blocks is what fits the path, not that of `spec`.
+    pub fit_block: bool,
     /// Processors that stream threads are pinned to, in turn; none: wherever the kernel likes.
     pub pin: Vec<usize>,
     /// The test.
@@ -99,7 +102,7 @@ fn conduct(
     observer: &mut dyn Observer,
     tested: &mut Tested,
 ) -> Result<(), Error> {
-    let (spec, phase) = (Arc::new(options.spec.clone()), options.phase_timeout);
+    let phase = options.phase_timeout;
     let own = sys::thread_time();
     let stream = connect(options)?;
     let mut control = Control::new(stream, stop)?;
@@ -109,7 +112,12 @@ fn conduct(
         observer.note("the server has other tests to do first; waiting for our turn");
     }
     control.expect(State::ParamExchange, options.queue_timeout)?;
-    control.send_json(&params(options, observer)?, phase)?;
+    let mut spec = options.spec.clone();
+    if options.fit_block {
+        spec.block = wire::default_block(spec.protocol, control.mss());
+    }
+    let spec = Arc::new(spec);
+    control.send_json(&params(options, &spec, observer)?, phase)?;
     control.expect(State::CreateStreams, phase).map_err(|error| match error {
         Error::Closed { .. } => Error::Unwanted,
         other => other,
@@ -119,7 +127,7 @@ fn conduct(
     control.expect(State::TestStart, phase)?;
     control.expect(State::TestRunning, phase)?;
 
-    let start = start(options, &control, &cookie, &running)?;
+    let start = start(options, &control, &cookie, &spec, &running)?;
     observer.start(&start);
     tested.report.start = Some(start);
     let begin = running.begin();
@@ -139,7 +147,7 @@ fn conduct(
     let ended = drive.run();
     let (end, looks) = (drive.now(), drive.running.look());
     let Drive { mut tally, intervals, .. } = drive;
-    running.shared.end_sending();
+    running.end_sending();
     tested.report.intervals = intervals;
     match ended {
         Ok(Ended::Done) => control.send_state(State::TestEnd, phase)?,
@@ -194,7 +202,7 @@ fn connect(options: &ClientOptions) -> Result<TcpStream, Error> {
     Err(failed.unwrap_or_else(|| no_address("it has none of the version asked for".into())))
 }
 
-fn params(options: &ClientOptions, observer: &dyn Observer) -> Result<Params, Error> {
+fn params(options: &ClientOptions, spec: &TestSpec, observer: &dyn Observer) -> Result<Params, Error> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let token =
         options.credentials.as_ref().map(|credentials| credentials.token(now.as_secs())).transpose()?;
@@ -202,7 +210,7 @@ fn params(options: &ClientOptions, observer: &dyn Observer) -> Result<Params, Er
         authtoken: token,
         client_version: Some(account::version()),
         longfat_sample_us: observer.sample_interval().map_or(0, |every| every.as_micros() as u64),
-        ..Params::of(&options.spec)
+        ..Params::of(spec)
     })
 }
 
@@ -221,7 +229,7 @@ fn connect_streams(
         let any = || if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
         let from = (options.bind.is_some() || port > 0)
             .then(|| SocketAddr::new(options.bind.unwrap_or_else(any), port));
-        let socket = control::new_socket(to, from, options.device.as_deref())?;
+        let socket = control::new_socket(to, from, options.device.as_deref(), spec.protocol)?;
         let notes = socket::set_up(&socket, to.ip(), spec, congestion, End::Client)?;
         if number == 0 {
             notes.iter().for_each(|note| observer.note(note));
@@ -230,9 +238,17 @@ fn connect_streams(
             .connect_timeout(&to.into(), options.connect_timeout)
             .attempted(|| format!("cannot connect stream {} to {to}", number + 1))?;
         socket.set_nonblocking(false).attempted(|| "cannot set up a stream".into())?;
-        // The buffer of a new socket holds 37 bytes.
-        socket.send(cookie.as_bytes()).attempted(|| "cannot send the cookie on a stream".into())?;
-        streams.push(Stream::new(number, account::sends(spec, Role::Client, number), socket));
+        match spec.protocol {
+            // The buffer of a new socket holds 37 bytes.
+            Protocol::Tcp => {
+                socket
+                    .send(cookie.as_bytes())
+                    .attempted(|| "cannot send the cookie on a stream".into())
+                    .map(drop)?;
+            }
+            Protocol::Udp => udp_stream::greet(&socket, options.phase_timeout)?,
+        }
+        streams.push(Stream::new(number, account::sends(spec, Role::Client, number), socket, spec));
     }
     Ok(streams)
 }
@@ -241,12 +257,13 @@ fn start(
     options: &ClientOptions,
     control: &Control<'_>,
     cookie: &Cookie,
+    spec: &TestSpec,
     running: &Running,
 ) -> Result<Start, Error> {
     let peer = control.peer()?;
     Ok(Start {
         peer_name: options.host.clone(),
-        ..account::start(Role::Client, peer, options.port, cookie, control.mss(), &options.spec, running)?
+        ..account::start(Role::Client, peer, options.port, cookie, control.mss(), spec, running)?
     })
 }
 
@@ -266,6 +283,7 @@ impl ClientOptions {
             idle_timeout: Some(Duration::from_secs(120)),
             credentials: None,
             congestion: None,
+            fit_block: false,
             pin: Vec::new(),
             spec,
         }

@@ -18,6 +18,7 @@ use crate::{
         Error,
         wire::{self, COOKIE_BYTES, Code, Cookie, State},
     },
+    report::Protocol,
     sys,
 };
 
@@ -185,19 +186,24 @@ pub(crate) fn connect(
     device: Option<&str>,
     within: Duration,
 ) -> Result<Socket, Error> {
-    let socket = new_socket(to, from, device)?;
+    let socket = new_socket(to, from, device, Protocol::Tcp)?;
     socket.connect_timeout(&to.into(), within).attempted(|| format!("cannot connect to {to}"))?;
     Ok(socket)
 }
 
-/// A TCP socket for connecting to `to`, bound where that is asked for.
+/// A socket for connecting to `to`, bound where that is asked for.
 pub(crate) fn new_socket(
     to: SocketAddr,
     from: Option<SocketAddr>,
     device: Option<&str>,
+    protocol: Protocol,
 ) -> Result<Socket, SystemError> {
-    let socket = Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)
-        .attempted(|| "cannot make a TCP socket".into())?;
+    let kind = match protocol {
+        Protocol::Tcp => socket2::Type::STREAM,
+        Protocol::Udp => socket2::Type::DGRAM,
+    };
+    let socket = Socket::new(socket2::Domain::for_address(to), kind, None)
+        .attempted(|| "cannot make a socket".into())?;
     if let Some(device) = device {
         socket
             .bind_device(Some(device.as_bytes()))

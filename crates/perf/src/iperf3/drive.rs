@@ -80,7 +80,7 @@ impl Drive<'_> {
             self.set_amount();
         }
         let mut sampler = Sampler::default();
-        let sample_every = self.observer.sample_interval().filter(|_| self.spec.protocol == Protocol::Tcp);
+        let sample_every = self.observer.sample_interval();
         let mut next_sample = sample_every;
         let mut next_interval = self.first_interval();
         let mut idle = (self.begin, 0);
@@ -191,9 +191,10 @@ impl Drive<'_> {
     fn set_amount(&self) {
         let Some(bytes) = amount_bytes(self.spec) else { return };
         let shared = &self.running.shared;
-        // A server that sends does not know when the client's beginning is over, so it sends until it is told to stop.
-        if self.bounds.conducts || self.spec.omit.is_zero() {
-            shared.limit_sending(bytes.0);
+        // A server that sends does not know when the client's beginning is over, nor which datagrams were lost, so it sends until
+        // it is told to stop.
+        if self.bounds.conducts || (self.spec.omit.is_zero() && self.spec.protocol == Protocol::Tcp) {
+            shared.limit_sending(bytes.0, self.spec.block.0);
         }
         shared.want(bytes.0);
     }
@@ -202,9 +203,19 @@ impl Drive<'_> {
         match (self.spec.amount, self.spec.direction) {
             (Amount::Time(time), _) => now >= self.counting_since() + time,
             (_, Direction::Forward) => self.running.has_delivered_all(),
-            (_, Direction::Reverse) => self.running.shared.has_received_all(),
-            (_, Direction::Both) => {
-                self.running.has_delivered_all() || self.running.shared.has_received_all()
+            (_, Direction::Reverse) => self.has_received_all(),
+            (_, Direction::Both) => self.running.has_delivered_all() || self.has_received_all(),
+        }
+    }
+
+    fn has_received_all(&self) -> bool {
+        match self.spec.protocol {
+            Protocol::Tcp => self.running.shared.has_received_all(),
+            Protocol::Udp => {
+                let streams = self.running.streams().iter().filter(|stream| !stream.sends);
+                let received: u64 = streams.map(|stream| stream.bytes()).sum();
+                let wanted = amount_bytes(self.spec).map_or(u64::MAX, |bytes| bytes.0);
+                received.saturating_sub(self.tally.base_received()) >= wanted
             }
         }
     }

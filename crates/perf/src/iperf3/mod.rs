@@ -28,6 +28,7 @@ mod shared;
 mod socket;
 mod stream;
 mod tally;
+mod udp_stream;
 pub mod wire;
 
 pub use auth::{AuthError, Authority, Credentials, Padding, TIME_SKEW};

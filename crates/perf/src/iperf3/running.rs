@@ -99,6 +99,14 @@ impl Running {
         self.streams.iter().map(Stream::bytes).sum()
     }
 
+    /// Senders stop after what they are at.
+    pub(crate) fn end_sending(&self) {
+        self.shared.end_sending();
+        for stream in self.streams.iter().filter(|stream| stream.sends && stream.udp.is_some()) {
+            stream.end();
+        }
+    }
+
     /// All that was to be sent was, and is acknowledged.
     pub(crate) fn has_delivered_all(&self) -> bool {
         self.shared.has_sent_all()

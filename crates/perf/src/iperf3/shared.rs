@@ -4,7 +4,7 @@
 use std::{
     io::{PipeReader, PipeWriter, Write},
     sync::{
-        Condvar, Mutex, PoisonError,
+        Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -22,6 +22,8 @@ pub(crate) struct Shared {
     over: AtomicBool,
     /// Bytes that may still be sent, of all streams together.
     left_to_send: AtomicU64,
+    /// Datagrams likewise.
+    datagrams_left: Arc<AtomicU64>,
     /// Bytes received of all streams together, and how many are wanted.
     received: AtomicU64,
     wanted: AtomicU64,
@@ -46,6 +48,7 @@ impl Shared {
             sending_over: AtomicBool::new(false),
             over: AtomicBool::new(false),
             left_to_send: AtomicU64::new(UNLIMITED),
+            datagrams_left: Arc::new(AtomicU64::new(UNLIMITED)),
             received: AtomicU64::new(0),
             wanted: AtomicU64::new(UNLIMITED),
             failed: Mutex::new(None),
@@ -95,9 +98,15 @@ impl Shared {
         self.over.load(Ordering::Acquire)
     }
 
-    /// From now on so many bytes are to be sent, of all streams together, and no more.
-    pub(crate) fn limit_sending(&self, bytes: u64) {
+    /// From now on so many bytes, or datagrams of `block` bytes, are to be sent, of all streams together, and no more.
+    pub(crate) fn limit_sending(&self, bytes: u64, block: u64) {
         self.left_to_send.store(bytes, Ordering::Release);
+        self.datagrams_left.store(bytes.div_ceil(block.max(1)), Ordering::Release);
+    }
+
+    /// What UDP's senders share.
+    pub(crate) fn datagrams_left(&self) -> Arc<AtomicU64> {
+        self.datagrams_left.clone()
     }
 
     /// From now on so many bytes are to be received; the wake pipe tells when they were.
@@ -107,7 +116,7 @@ impl Shared {
     }
 
     pub(crate) fn has_sent_all(&self) -> bool {
-        self.left_to_send.load(Ordering::Acquire) == 0
+        self.left_to_send.load(Ordering::Acquire) == 0 || self.datagrams_left.load(Ordering::Acquire) == 0
     }
 
     pub(crate) fn has_received_all(&self) -> bool {
@@ -156,7 +165,7 @@ mod tests {
     fn what_is_to_be_sent_is_shared_out_exactly() {
         let (shared, _reader) = Shared::new().unwrap();
         assert_eq!(shared.take(1000), 1000, "no limit yet");
-        shared.limit_sending(10_500);
+        shared.limit_sending(10_500, 1000);
         let taken: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
                 .map(|_| {

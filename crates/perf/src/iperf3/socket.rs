@@ -11,7 +11,13 @@ use std::net::IpAddr;
 use socket2::Socket;
 use units::Bytes;
 
-use crate::{Error, error::Attempted, report::TestSpec, sys};
+use crate::{
+    Error,
+    error::Attempted,
+    iperf3::udp_stream,
+    report::{Protocol, TestSpec},
+    sys,
+};
 
 /// Which end of a stream this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,17 +39,23 @@ pub(crate) fn set_up(
 ) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     if let Some(window) = spec.window {
-        set_window(socket, window, end, &mut notes)?;
+        set_window(socket, window, spec.protocol, end, &mut notes)?;
+    }
+    set_tos(socket, peer, spec.tos)?;
+    if let Some(rate) = spec.fq_rate {
+        sys::set_max_pacing_rate(socket, rate.0 / 8).attempted(|| format!("cannot pace at {rate}"))?;
+    }
+    if spec.protocol == Protocol::Udp {
+        if spec.dont_fragment && peer.to_canonical().is_ipv4() {
+            udp_stream::forbid_fragments(socket)?;
+        }
+        return Ok(notes);
     }
     if let Some(mss) = spec.mss {
         socket.set_tcp_mss(mss).attempted(|| format!("cannot set an MSS of {mss} bytes"))?;
     }
     if spec.nodelay {
         socket.set_tcp_nodelay(true).attempted(|| "cannot set TCP_NODELAY".into())?;
-    }
-    set_tos(socket, peer, spec.tos)?;
-    if let Some(rate) = spec.fq_rate {
-        sys::set_max_pacing_rate(socket, rate.0 / 8).attempted(|| format!("cannot pace at {rate}"))?;
     }
     if let Some(name) = congestion {
         let set = socket
@@ -73,7 +85,13 @@ pub(crate) fn set_tos(socket: &Socket, peer: IpAddr, tos: u8) -> Result<(), Erro
 }
 
 /// Both buffers.
-fn set_window(socket: &Socket, window: Bytes, end: End, notes: &mut Vec<String>) -> Result<(), Error> {
+fn set_window(
+    socket: &Socket,
+    window: Bytes,
+    protocol: Protocol,
+    end: End,
+    notes: &mut Vec<String>,
+) -> Result<(), Error> {
     let bytes = usize::try_from(window.0).unwrap_or(usize::MAX);
     let what = || format!("cannot set socket buffers of {} bytes", window.0);
     socket.set_send_buffer_size(bytes).attempted(what)?;
@@ -93,7 +111,7 @@ fn set_window(socket: &Socket, window: Bytes, end: End, notes: &mut Vec<String>)
             ));
         }
     }
-    if end == End::Server {
+    if end == End::Server && protocol == Protocol::Tcp {
         let clamp = i32::try_from(receive).unwrap_or(i32::MAX);
         sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, clamp)
             .attempted(|| "cannot raise the window clamp".into())?;

@@ -14,8 +14,8 @@ use watch::TcpInfo;
 use crate::{
     Error,
     error::Attempted,
-    iperf3::{pace::Pace, shared::Shared},
-    report::{Datagrams, TestSpec},
+    iperf3::{pace::Pace, shared::Shared, udp_stream::UdpStream},
+    report::{Datagrams, Protocol, TestSpec},
     sys,
 };
 
@@ -35,8 +35,9 @@ pub(crate) struct Stream {
     /// This end sends on it.
     pub(crate) sends: bool,
     pub(crate) socket: Socket,
-    /// Payload sent or received so far.
+    /// Payload sent or received so far; of a UDP stream its engine counts.
     bytes: AtomicU64,
+    pub(crate) udp: Option<UdpStream>,
 }
 
 /// What is known of a stream at one instant, since its begin.
@@ -49,27 +50,36 @@ pub(crate) struct Look {
 }
 
 impl Stream {
-    pub(crate) fn new(number: u32, sends: bool, socket: Socket) -> Self {
-        Stream { id: stream_id(number), sends, socket, bytes: AtomicU64::new(0) }
+    pub(crate) fn new(number: u32, sends: bool, socket: Socket, spec: &TestSpec) -> Self {
+        let udp = (spec.protocol == Protocol::Udp).then(|| UdpStream::new(spec));
+        Stream { id: stream_id(number), sends, socket, bytes: AtomicU64::new(0), udp }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.udp.as_ref().map_or_else(|| self.bytes.load(Ordering::Relaxed), |udp| udp.bytes(self.sends))
     }
 
     /// Looks at the stream. A socket that is gone has no TCP_INFO any more.
     pub(crate) fn look(&self) -> Look {
+        if let Some(udp) = &self.udp {
+            return Look { bytes: self.bytes(), tcp: None, udp: Some(udp.datagrams(self.sends)) };
+        }
         let tcp = self.sends.then(|| watch::tcp_info(self.socket.as_fd()).ok()).flatten();
         Look { bytes: self.bytes(), tcp, udp: None }
     }
 
     /// True once all that was sent is acknowledged; also where that cannot be told any more.
     pub(crate) fn is_acknowledged(&self) -> bool {
-        !self.sends || sys::unacknowledged(&self.socket).map_or(true, |bytes| bytes == 0)
+        !self.sends
+            || self.udp.is_some()
+            || sys::unacknowledged(&self.socket).map_or(true, |bytes| bytes == 0)
     }
 
     /// Wakes whoever blocks: a receiver still takes what has come, a sender's data still goes.
     pub(crate) fn end(&self) {
+        if let Some(udp) = &self.udp {
+            return udp.end();
+        }
         // A socket that is not connected any more has nobody left to wake.
         let _ = self.socket.shutdown(if self.sends { Shutdown::Write } else { Shutdown::Read });
     }
@@ -82,7 +92,14 @@ impl Stream {
 
     /// Sends or receives until the test is over.
     pub(crate) fn run(&self, spec: &TestSpec, shared: &Shared) -> Result<(), Error> {
-        if self.sends { self.send(spec, shared) } else { self.receive(spec, shared) }
+        let Some(udp) = &self.udp else {
+            return if self.sends { self.send(spec, shared) } else { self.receive(spec, shared) };
+        };
+        let socket = self.socket.try_clone().attempted(|| format!("cannot duplicate stream {}", self.id))?;
+        match self.sends {
+            true => udp.send(socket, spec, shared.datagrams_left()),
+            false => udp.receive(socket, spec),
+        }
     }
 
     fn send(&self, spec: &TestSpec, shared: &Shared) -> Result<(), Error> {

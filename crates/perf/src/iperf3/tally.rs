@@ -125,6 +125,11 @@ impl Tally {
         self.streams.iter_mut().zip(looks).map(one).collect()
     }
 
+    /// Payload that this end had received when what counts began.
+    pub(crate) fn base_received(&self) -> u64 {
+        self.streams.iter().filter(|stream| !stream.sends).map(|stream| stream.base.bytes).sum()
+    }
+
     /// Datagrams of stream `index` that were left out.
     pub(crate) fn omitted(&self, index: usize) -> Datagrams {
         self.streams.get(index).and_then(|stream| stream.base.udp).unwrap_or_default()

@@ -1,6 +1,7 @@
 //! The server: one port, many clients. [`router`] takes connections in and tells by their cookie whose they are; a client
 //! whose turn has not come waits there; [`session`] does one client's test on a thread of its own.
 
+mod datagrams;
 mod greeting;
 mod options;
 mod router;

@@ -7,6 +7,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::fd::AsFd,
     sync::{
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{SyncSender, TrySendError, sync_channel},
     },
@@ -18,6 +19,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::{
     ServerObserver, ServerOptions,
+    datagrams::Hellos,
     greeting::{Greeting, Progress, deny},
     session::{self, Arrival},
 };
@@ -37,6 +39,8 @@ const NAP: Duration = Duration::from_millis(100);
 const GREETINGS_MAX: usize = 256;
 /// The kernel's own queue of connections.
 const BACKLOG: i32 = 1024;
+/// Datagrams that are looked at before anybody else has a turn.
+const HELLOS_AT_ONCE: usize = 64;
 /// How long nothing is accepted when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -44,6 +48,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Server {
     listener: Socket,
+    hellos: Hellos,
     address: SocketAddr,
     options: ServerOptions,
 }
@@ -61,7 +66,8 @@ impl Server {
         };
         let address = listener.local_addr().attempted(|| "cannot read the server's address".into())?;
         let address = address.as_socket().unwrap_or_else(|| SocketAddr::new(any_v4, options.port));
-        Ok(Server { listener, address, options })
+        let hellos = Hellos::listen(address, options.ip, options.device.as_deref())?;
+        Ok(Server { listener, hellos, address, options })
     }
 
     /// Where it listens.
@@ -125,6 +131,8 @@ struct Session<'scope> {
     cookie: Cookie,
     peer: IpAddr,
     arrivals: SyncSender<Arrival>,
+    /// It waits for UDP streams.
+    wants_datagrams: Arc<AtomicBool>,
     thread: ScopedJoinHandle<'scope, ()>,
 }
 
@@ -168,7 +176,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
     /// Waits for something to happen, and deals with it.
     fn wait(&mut self) -> Result<(), Error> {
         let accepts = Instant::now() >= self.accept_after;
-        let mut files = vec![self.wake.as_fd()];
+        let mut files = vec![self.wake.as_fd(), self.server.hellos.socket().as_fd()];
         if accepts {
             files.push(self.server.listener.as_fd());
         }
@@ -185,7 +193,10 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
         self.look_at_waiting(&waiting);
         self.look_at_greetings(&greetings);
-        if accepts && ready[1] {
+        if ready[1] {
+            self.look_at_hellos();
+        }
+        if accepts && ready[2] {
             self.accept();
         }
         Ok(())
@@ -233,6 +244,23 @@ impl<'scope, 'env> Router<'scope, 'env> {
                 }
                 Progress::Partial | Progress::Hopeless => {}
                 Progress::Complete(cookie) => self.route(greeting, cookie),
+            }
+        }
+    }
+
+    /// A datagram makes a stream of the oldest test that waits for one from there. Others are passed over.
+    fn look_at_hellos(&mut self) {
+        for _ in 0..HELLOS_AT_ONCE {
+            let Some(peer) = self.server.hellos.next() else { return };
+            let waits = |session: &&Session<'_>| {
+                session.peer == peer.ip() && session.wants_datagrams.load(Ordering::Acquire)
+            };
+            let Some(session) = self.sessions.iter().find(waits) else { continue };
+            self.connections += 1;
+            match self.server.hellos.stream(peer, self.server.options.device.as_deref()) {
+                // A client has no more streams than there is room for.
+                Ok(socket) => drop(session.arrivals.try_send(Arrival { number: self.connections, socket })),
+                Err(error) => self.observer.note(&error.to_string()),
             }
         }
     }
@@ -303,8 +331,12 @@ impl<'scope, 'env> Router<'scope, 'env> {
             let (arrivals, receiver) = sync_channel(2 * STREAMS_MAX as usize);
             let ended = self.ended.try_clone().attempted(|| "cannot duplicate a pipe".into())?;
             let (server, observer, stop, served) = (self.server, self.observer, self.stop, self.served);
+            let wants_datagrams = Arc::new(AtomicBool::new(false));
+            let wants = wants_datagrams.clone();
             let body = move || {
-                let client = session::Client { control: control.into(), peer, cookie, arrivals: receiver };
+                let control = control.into();
+                let client =
+                    session::Client { control, peer, cookie, arrivals: receiver, wants_datagrams: wants };
                 let began = session::serve(client, server.address.port(), &server.options, stop, observer);
                 served.fetch_add(usize::from(began), Ordering::AcqRel);
                 // The router looks now and then anyway.
@@ -314,7 +346,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
                 .name("test".into())
                 .spawn_scoped(scope, body)
                 .attempted(|| "cannot make a thread for a test".into())?;
-            self.sessions.push(Session { cookie, peer: peer.ip(), arrivals, thread });
+            self.sessions.push(Session { cookie, peer: peer.ip(), arrivals, wants_datagrams, thread });
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     sync::{
         Arc,
-        atomic::AtomicBool,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError},
     },
     time::{Duration, Instant, SystemTime},
@@ -25,9 +25,10 @@ use crate::{
         socket::{self, End},
         stream::Stream,
         tally::Tally,
+        udp_stream,
         wire::{Code, Cookie, PARAMS_LIMIT, Params, Results, Samples, State},
     },
-    report::{Amount, Interval, Report, Role, ServerOutput, Start, TestSpec},
+    report::{Amount, Interval, Protocol, Report, Role, ServerOutput, Start, TestSpec},
     sys,
 };
 
@@ -54,6 +55,8 @@ pub(super) struct Client {
     pub(super) peer: SocketAddr,
     pub(super) cookie: Cookie,
     pub(super) arrivals: Receiver<Arrival>,
+    /// Set while UDP streams are waited for.
+    pub(super) wants_datagrams: Arc<AtomicBool>,
 }
 
 /// Does the test; true where its data began.
@@ -92,6 +95,7 @@ fn conduct(
         stop,
         own: sys::thread_time(),
         observers,
+        wants_datagrams: &client.wants_datagrams,
     };
     let result = session.run(&mut control, client.arrivals, report);
     if let Err(error) = &result {
@@ -121,6 +125,7 @@ struct Session<'a> {
     /// Processor time of this thread before.
     own: (Duration, Duration),
     observers: &'a dyn ServerObserver,
+    wants_datagrams: &'a AtomicBool,
 }
 
 impl Session<'_> {
@@ -139,8 +144,10 @@ impl Session<'_> {
         let spec = Arc::new(spec);
         let mut observer = Sampling::new(self.observers.begin(self.peer), &params);
 
+        self.wants_datagrams.store(spec.protocol == Protocol::Udp, Ordering::Release);
         control.send_state(State::CreateStreams, phase)?;
         let streams = self.accept_streams(control, &arrivals, &spec, &mut observer)?;
+        self.wants_datagrams.store(false, Ordering::Release);
         // Whoever comes now with this cookie is turned away.
         drop(arrivals);
         let mut running = Running::prepare(streams, &spec, &self.options.pin)?;
@@ -222,8 +229,12 @@ impl Session<'_> {
                 Ok(arrival) => all.push(arrival),
                 Err(RecvTimeoutError::Disconnected) => return Err(Error::Interrupted),
                 Err(RecvTimeoutError::Timeout) => {
-                    if self.stop.load(std::sync::atomic::Ordering::Acquire) {
+                    if self.stop.load(Ordering::Acquire) {
                         return Err(Error::Interrupted);
+                    }
+                    if let Some(arrival) = all.last().filter(|_| spec.protocol == Protocol::Udp) {
+                        udp_stream::answer_again(&arrival.socket)
+                            .attempted(|| "cannot answer a UDP stream".into())?;
                     }
                     if control.wait(Duration::ZERO)? {
                         // It should have nothing to say now: it is gone, or ends.
@@ -244,7 +255,12 @@ impl Session<'_> {
                 notes.iter().for_each(|note| observer.note(note));
             }
             arrival.socket.set_nonblocking(false).attempted(|| "cannot set up a stream".into())?;
-            streams.push(Stream::new(number, account::sends(spec, Role::Server, number), arrival.socket));
+            streams.push(Stream::new(
+                number,
+                account::sends(spec, Role::Server, number),
+                arrival.socket,
+                spec,
+            ));
         }
         Ok(streams)
     }

@@ -3,7 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
     sync::{Arc, atomic::AtomicBool},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use schema::FlowSample;
@@ -130,7 +130,6 @@ fn conduct(
     let start = start(options, &control, &cookie, &spec, &running)?;
     observer.start(&start);
     tested.report.start = Some(start);
-    let begin = running.begin();
     let tally = Tally::new(running.streams().iter().map(|s| (s.id, s.sends)), !spec.omit.is_zero());
     let bounds = Bounds { conducts: true, idle: options.idle_timeout, ..Bounds::default() };
     let mut drive = Drive {
@@ -142,7 +141,7 @@ fn conduct(
         stop,
         tally,
         intervals: Vec::new(),
-        begin,
+        begin: Instant::now(),
     };
     let ended = drive.run();
     let (end, looks) = (drive.now(), drive.running.look());

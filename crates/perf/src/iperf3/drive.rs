@@ -59,12 +59,18 @@ pub(crate) struct Drive<'a> {
     pub(crate) stop: &'a AtomicBool,
     pub(crate) tally: Tally,
     pub(crate) intervals: Vec<Interval>,
+    /// When the data began; set by [`Drive::run`].
     pub(crate) begin: Instant,
 }
 
 impl Drive<'_> {
-    /// Conducts the test until it is over. What failed is told after the interval under way.
+    /// Lets the data begin and conducts the test until it is over. What failed is told after the interval under way.
     pub(crate) fn run(&mut self) -> Result<Ended, Error> {
+        if !self.tally.is_omitting() {
+            // Before anybody can send.
+            self.set_amount();
+        }
+        self.begin = self.running.begin();
         let ended = self.conduct();
         let now_s = self.now().as_secs_f64();
         let long_enough = self.tally.open_s(now_s) >= SHORTEST * self.spec.interval.as_secs_f64()
@@ -76,9 +82,6 @@ impl Drive<'_> {
     }
 
     fn conduct(&mut self) -> Result<Ended, Error> {
-        if !self.tally.is_omitting() {
-            self.set_amount();
-        }
         let mut sampler = Sampler::default();
         let sample_every = self.observer.sample_interval();
         let mut next_sample = sample_every;

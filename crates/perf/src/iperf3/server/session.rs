@@ -290,7 +290,6 @@ impl Session<'_> {
             intervals: Vec::new(),
             begin: Instant::now(),
         };
-        drive.begin = drive.running.begin();
         let ended = drive.run();
         let end = drive.now();
         let Drive { mut tally, intervals: all, running, .. } = drive;

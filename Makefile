@@ -58,7 +58,8 @@ setup:
 	@scripts/setup.sh
 
 # For people without a compiler: a static program and a .deb, in $(TARGET)/dist.
-dist: setup
+dist:
+	@scripts/setup.sh dist
 	@scripts/dist.sh
 
 # Installs the .deb in a clean root, runs it, removes it, and sees that nothing is left (root, Debian's mirror).

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Makes what people install without a compiler, in dist/ beside the build: a static program in a tar file, and a .deb with
-# manual pages, completions and a systemd unit. For this machine's architecture, and for aarch64 where its toolchain is.
+# manual pages, completions and a systemd unit. For this machine's architecture, and on x86_64 also for aarch64 where the
+# cross toolchain can be had.
 #
-# Static with glibc, not musl: libbpf needs libelf and zlib, which Debian has as static libraries for glibc alone.
+# Static with glibc, not musl: libbpf needs libelf and zlib, which Debian has as static libraries for glibc alone. There is
+# no loader in a static program; crates/cc/src/native/static_image.rs is it for congestion controls.
 set -eu
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -40,6 +42,24 @@ share() {
     } { print }' packaging/copyright >"$tree/doc/copyright"
     cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$tree/doc"
     cp docs/coming-from-iperf3.md "$tree/doc"
+}
+
+# What aarch64 needs beside the compiler: Rust's library, and libelf and zlib. Those come from apt into a folder of the build;
+# the machine gets no second architecture.
+prepare_aarch64() {
+    local apt=$out/aarch64 options
+    command -v aarch64-linux-gnu-gcc >/dev/null || { say "no aarch64-linux-gnu-gcc"; return 1; }
+    rustup target add aarch64-unknown-linux-gnu 2>/dev/null || { say "no Rust library for aarch64"; return 1; }
+    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/root"
+    options=(-qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root
+        -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache" -o Dir::State::status=/dev/null)
+    (cd "$apt" && apt-get "${options[@]}" update && apt-get "${options[@]}" download libelf-dev zlib1g-dev) >&2 ||
+        { say "no libelf-dev and zlib1g-dev of arm64"; return 1; }
+    for package in "$apt"/*.deb; do dpkg-deb -x "$package" "$apt/root"; done
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc LONGFAT_CC
+    LONGFAT_CC=$(command -v aarch64-linux-gnu-gcc)
+    export LIBBPF_SYS_LIBRARY_PATH=$apt/root/usr/lib/aarch64-linux-gnu
+    export LIBBPF_SYS_EXTRA_CFLAGS="-I$apt/root/usr/include -I$apt/root/usr/include/aarch64-linux-gnu"
 }
 
 archive() {
@@ -88,8 +108,15 @@ if command -v dpkg-deb >/dev/null; then
 else
     say "no .deb: dpkg-deb is missing"
 fi
-if [ "$machine" != aarch64 ]; then
-    say "no aarch64 here: run make dist on such a machine"
+if [ "$machine" = x86_64 ]; then
+    # In a shell of its own: the settings are for this build alone.
+    (
+        prepare_aarch64 || { say "aarch64 is left out"; exit 0; }
+        build aarch64-unknown-linux-gnu aarch64-linux-gnu-strip
+        archive aarch64-unknown-linux-gnu aarch64
+        deb aarch64-unknown-linux-gnu arm64
+    )
 fi
+rm -rf "$out"/{share,aarch64,*-unknown-linux-gnu}
 (cd "$out" && sha256sum ./*.tar.gz ./*.deb 2>/dev/null >SHA256SUMS || true)
 ls -l "$out" >&2

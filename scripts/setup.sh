@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building needs and this machine has not; `setup.sh tests` also what the tests run on the lab's hosts and
-# compare with. Says what it installs.
+# compare with, `setup.sh dist` what packages are made with. Says what it installs.
 set -eu
 if ! command -v cargo >/dev/null; then
     echo "longfat needs Rust (cargo 1.95 or newer): see https://rustup.rs" >&2
@@ -42,6 +42,12 @@ if [ "${1:-}" = tests ]; then
     need mtr mtr-tiny
     need tshark tshark
     need valgrind valgrind
+fi
+if [ "${1:-}" = dist ]; then
+    need dpkg-deb dpkg
+    need readelf binutils
+    # Another architecture beside; without it that one is left out.
+    [ "$(uname -m)" = aarch64 ] || need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 fi
 if [ ${#missing[@]} -gt 0 ]; then
     echo "installing: ${missing[*]}"

@@ -18,6 +18,7 @@ use verdict::{FlowContext, FlowTimes};
 
 use crate::{
     exit::Exit,
+    job::compact,
     measured_flows::{Stream, counted_from, rows, streams, title},
     output,
 };
@@ -78,7 +79,7 @@ pub fn run(command: &ImportCommand, runs_dir: &Path, json: bool) -> anyhow::Resu
         return Err(Exit::BadInput("no test of these files ever began".into()).into());
     }
     if json {
-        return output::json(&json!({ "schema": "longfat.import/1", "records": imported }));
+        return output::json(&json!({ "schema": "longfat.imported/1", "records": imported }));
     }
     Ok(())
 }
@@ -114,13 +115,11 @@ fn keep(file: &Path, report: &Report, start: &Start, runs_dir: &Path) -> anyhow:
     let streams = streams(report);
     let rows = rows(report, &streams);
     let summary = summary(&name, report, start, &streams, &rows);
-    let started = started(start);
-    let compact: String = started.chars().filter(|c| !matches!(c, '-' | ':')).collect();
     let toml = format!(
         "# A test between real hosts, imported from iperf3's JSON ({FILE_NAME}); there is no scenario.\ntitle = {}\n",
         serde_json::to_string(&summary.title)?
     );
-    let id = record::new_id(&compact, ENGINE, None, 1);
+    let id = record::new_id(&compact(&started(start)), ENGINE, None, 1);
     let writer = Writer::create(runs_dir, &name, &id, &toml, &summary)?;
     let document = serde_json::to_string_pretty(&iperf3_json::to_json(report))? + "\n";
     let beside = writer.path().join(FILE_NAME);

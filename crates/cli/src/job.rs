@@ -226,7 +226,7 @@ pub fn now() -> String {
 }
 
 /// RFC 3339 without separators, for file names.
-fn compact(started: &str) -> String {
+pub fn compact(started: &str) -> String {
     started.chars().filter(|c| !matches!(c, '-' | ':')).collect()
 }
 

@@ -31,6 +31,7 @@ mod output;
 mod progress;
 mod published;
 mod recorded_report;
+mod recorded_stream;
 mod records;
 mod reproduce;
 mod run;

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use scenario::{Figure, Kind, Metric, Scenario, ScenarioFile};
-use schema::{RunSummary, SWEEP_SCHEMA, Sweep};
+use schema::RunSummary;
 use units::KernelVersion;
 
 use crate::{
@@ -25,7 +25,6 @@ use crate::{
     open::{parse_set, read_scenario},
     output,
     progress::Board,
-    published,
     run::{check_directory, command_line, lab_setup},
     sweep_points::{self, PointRun},
 };
@@ -128,20 +127,7 @@ pub fn run(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
         (None, Some(job)) => default_metric(&job.scenario)?,
     };
     let runs = make(args, &asked, &jobs, runs_dir)?;
-    let points = sweep_points::points(&runs, &names, |run| published::figure(&measured, run));
-    let fields = sweep_points::fields(&names, &points);
-    let knees = sweep_points::knees(&runs, &points, &fields, &measured.to_string());
-    let sweep = Sweep {
-        schema: SWEEP_SCHEMA.into(),
-        scenario: file.name().into(),
-        title: file.title().into(),
-        host: asked.host.clone(),
-        metric: measured.to_string(),
-        unit: measured.unit().into(),
-        fields,
-        points,
-        knees,
-    };
+    let sweep = sweep_points::sweep(&asked, &runs, &names, &measured);
     let text = view::sweep::sweep(&sweep);
     let told = match json {
         true => output::json(&sweep),

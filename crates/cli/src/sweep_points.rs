@@ -1,11 +1,12 @@
 //! The runs of a sweep by point: means with their confidence, and where the metric levels off.
 
-use scenario::Amount;
-use schema::{RunSummary, SweepKnee, SweepPoint, SweptField, SweptValue};
+use scenario::{Amount, Figure};
+use schema::{RunSummary, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::{
-    job::Job,
+    job::{Asked, Job},
+    published,
     window_law::{self, Line},
 };
 
@@ -19,8 +20,26 @@ pub struct PointRun<'a> {
     pub earlier: bool,
 }
 
+/// A sweep of `fields`: what became of `measured` in its runs.
+pub fn sweep(asked: &Asked<'_>, runs: &[PointRun<'_>], fields: &[String], measured: &Figure) -> Sweep {
+    let points = points(runs, fields, |run| published::figure(measured, run));
+    let swept = self::fields(fields, &points);
+    let knees = knees(runs, &points, &swept, &measured.to_string());
+    Sweep {
+        schema: SWEEP_SCHEMA.into(),
+        scenario: asked.file.name().into(),
+        title: asked.file.title().into(),
+        host: asked.host.clone(),
+        metric: measured.to_string(),
+        unit: measured.unit().into(),
+        fields: swept,
+        points,
+        knees,
+    }
+}
+
 /// The swept fields, in the order given, with the unit that their numbers have.
-pub fn fields(names: &[String], points: &[SweepPoint]) -> Vec<SweptField> {
+fn fields(names: &[String], points: &[SweepPoint]) -> Vec<SweptField> {
     let unit = |index: usize| {
         let first = points.first().and_then(|point| Amount::parse(&point.values.get(index)?.text));
         first.map_or("", Amount::unit).to_owned()
@@ -33,7 +52,7 @@ pub fn fields(names: &[String], points: &[SweepPoint]) -> Vec<SweptField> {
 }
 
 /// Neighbouring runs that differ in their repeat alone, as one point each.
-pub fn points(
+fn points(
     runs: &[PointRun<'_>],
     fields: &[String],
     figure: impl Fn(&RunSummary) -> Option<f64>,
@@ -83,7 +102,7 @@ fn confidence(figures: &[f64], mean: f64) -> Option<(f64, f64)> {
 }
 
 /// Where the metric levels off over the first field, for each engine, variant and value of the other fields.
-pub fn knees(
+fn knees(
     runs: &[PointRun<'_>],
     points: &[SweepPoint],
     fields: &[SweptField],

@@ -32,6 +32,12 @@ impl Draws {
         x ^ (x >> 31)
     }
 
+    /// One of 0 to `bound - 1` (Lemire 2019, without its correction: the bias is below 2^-32 for such bounds as times are).
+    #[inline]
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
+    }
+
     /// An exponentially distributed time.
     #[inline]
     pub fn exponential(&mut self, mean: Time) -> Time {

@@ -22,6 +22,8 @@ use crate::{Error, error::Attempted, host::Host, sys};
 
 /// The shortest payload: the header with number and time.
 const LEAST_PAYLOAD: u64 = 16;
+/// What a sender makes up for. More would be bursts that the scenario does not have, and losses that no network made.
+const MOST_LATE: Duration = Duration::from_millis(10);
 /// How often a sender that is done looks whether all has come.
 const NAP: Duration = Duration::from_millis(2);
 
@@ -92,7 +94,7 @@ pub(crate) fn connect(
     let receiver = Receiver::new(there, Arrivals::Exact, Buffer::Wide).map_err(failed)?;
     let counts = DatagramCounts { sent: Sent::default(), tally: Tally::new(Numbers::Bits64) };
     Ok(DatagramEnds {
-        sender: Sender::of_source(here, plan.source.clone()),
+        sender: Sender::of_source(here, plan.source.clone()).making_up(MOST_LATE),
         receiver,
         counts: Arc::new(counts),
     })

@@ -79,7 +79,7 @@ impl<'a> Engine<'a> {
             wakes.arm(SLOTS * index + APPLICATION, Some(flow.start));
         }
         let devices = Devices::new(scenario, stations.iter().map(|station| station.node));
-        let wire = Wire::new(network, devices, machine.segmentation);
+        let wire = Wire::new(network, devices, machine, scenario.seed);
         Ok(Engine { scenario, machine, controllers, wire, flows, wakes, now: Time(0), traced: Vec::new() })
     }
 

@@ -2,6 +2,7 @@
 
 use scenario::Host;
 use tcp::Profile;
+use units::Time;
 
 /// Where super-packets are split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,6 +31,10 @@ pub struct Machine {
     pub wmem_max: u32,
     /// Where super-packets are split.
     pub segmentation: Segmentation,
+    /// A host's TCP looks at a segment so much later at most than it came (uniformly distributed). Without it flows fall in step
+    /// with their own queues, and which packet is dropped repeats for ever: phase effects, which real hosts break (Floyd
+    /// and Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992).
+    pub handling: Time,
 }
 
 impl Machine {
@@ -59,6 +64,7 @@ impl Default for Machine {
             rmem_max: tcp.rmem_max,
             wmem_max: tcp.wmem_max,
             segmentation: Segmentation::Whole,
+            handling: Time(2_000),
         }
     }
 }

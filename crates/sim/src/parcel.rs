@@ -55,6 +55,17 @@ impl From<Parcel> for SimPacket {
     }
 }
 
+impl Parcel {
+    /// It is for a connection.
+    #[inline]
+    pub(crate) fn is_tcp(&self) -> bool {
+        match self {
+            Parcel::Plain { .. } => true,
+            Parcel::Boxed(packet) => matches!(packet.body, Body::Tcp(_)),
+        }
+    }
+}
+
 impl Packet for Parcel {
     #[inline]
     fn segments(&self) -> u32 {

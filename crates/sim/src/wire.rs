@@ -2,17 +2,21 @@
 
 use std::collections::VecDeque;
 
+use datagrams::Draws;
 use net::{Destination, DropCause, Network, Packet, PipeId, Sink};
 use units::Time;
 
 use crate::{
-    Segmentation,
+    Machine, Segmentation,
     addresses::Route,
     device::{Devices, Room},
     neighbours::{Neighbours, QUESTION_BYTES},
     packet::{Body, Neighbour, SimPacket},
     parcel::Parcel,
 };
+
+/// The stream of random numbers that hosts' delays come from; flows have those of their places in the scenario.
+const DELAY_STREAM: u32 = u32::MAX;
 
 /// The network, and what stands between it and the hosts' TCP.
 pub(crate) struct Wire {
@@ -25,30 +29,55 @@ pub(crate) struct Wire {
     segmentation: Segmentation,
 }
 
-/// Packets that have come to a host and were not looked at yet.
-#[derive(Debug, Default)]
-pub(crate) struct Arrived(VecDeque<Parcel>);
+/// Packets that have come to a host and were not looked at yet, with the time when they are. Hosts keep their order.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    packets: VecDeque<(Time, Parcel)>,
+    delay: Draws,
+    /// What a host's TCP takes at most to look at a segment, ns.
+    most: u64,
+    last: Time,
+}
+
+impl Arrived {
+    fn new(most: Time, seed: u64) -> Self {
+        Arrived {
+            packets: VecDeque::new(),
+            delay: Draws::new(seed, DELAY_STREAM),
+            most: most.0,
+            last: Time(0),
+        }
+    }
+
+    /// When the next packet is looked at.
+    #[inline]
+    fn next(&self) -> Option<Time> {
+        self.packets.front().map(|(due, _)| *due)
+    }
+}
 
 impl Sink<Parcel> for Arrived {
     #[inline]
-    fn deliver(&mut self, _station: u32, _at: Time, packet: Parcel) {
-        self.0.push_back(packet);
+    fn deliver(&mut self, _station: u32, at: Time, packet: Parcel) {
+        let delay = if packet.is_tcp() { self.delay.below(self.most + 1) } else { 0 };
+        self.last = self.last.max(Time(at.0 + delay));
+        self.packets.push_back((self.last, packet));
     }
     fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, _packet: Parcel) {}
 }
 
 impl Wire {
-    pub(crate) fn new(network: Network<Parcel>, devices: Devices, segmentation: Segmentation) -> Self {
+    pub(crate) fn new(network: Network<Parcel>, devices: Devices, machine: &Machine, seed: u64) -> Self {
         let neighbours = Neighbours::new(network.stations() as usize);
-        let (arrived, left) = (Arrived::default(), VecDeque::new());
-        Wire { network, arrived, neighbours, devices, left, segmentation }
+        let (arrived, left) = (Arrived::new(machine.handling, seed), VecDeque::new());
+        Wire { network, arrived, neighbours, devices, left, segmentation: machine.segmentation }
     }
 
     /// When something next happens by itself.
     #[inline]
     pub(crate) fn next(&self) -> Time {
         let network = self.network.next_wake().unwrap_or(Time(u64::MAX));
-        let others = self.neighbours.next().into_iter().chain(self.devices.next());
+        let others = self.neighbours.next().into_iter().chain(self.devices.next()).chain(self.arrived.next());
         others.fold(network, Time::min)
     }
 
@@ -129,7 +158,8 @@ impl Wire {
     /// The next packet that came for a flow. Questions for neighbours are answered on the way.
     #[inline]
     pub(crate) fn receive(&mut self, now: Time) -> Option<SimPacket> {
-        while let Some(parcel) = self.arrived.0.pop_front() {
+        while self.arrived.next().is_some_and(|due| due <= now) {
+            let (_, parcel) = self.arrived.packets.pop_front()?;
             let packet = SimPacket::from(parcel);
             match packet.body {
                 Body::Neighbour(word) => self.hear(&word, now),

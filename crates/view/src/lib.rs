@@ -42,5 +42,5 @@ pub use error::Error;
 pub use loaded::LoadedRun;
 pub use metric::metric_names;
 pub use plot::{PlotOptions, Reference, plot, plot_against};
-pub use report::{ReportExtra, report, scenario_section};
+pub use report::{ReportExtra, report, scenario_section, sensitivity_section};
 pub use reproduction::{Reproduced, ReproducedFigure, reproduction};

@@ -117,6 +117,19 @@ pub fn scenario_section(summary: &Summary, runs: &[LoadedRun]) -> String {
     out
 }
 
+/// How a scenario's figures vary with what is not known of it: for each unknown a sentence and its pictures (SVG).
+pub fn sensitivity_section(title: &str, scenario: &str, parts: &[(&str, Vec<String>)]) -> String {
+    let mut out = String::new();
+    let (title, scenario) = (escape(title), escape(scenario));
+    let _ = writeln!(out, "<h2>{title}: what is not known <span class=\"engine\">{scenario}</span></h2>");
+    out.push_str("<p>Simulated at a tenth of the rate and of the time; multiply by ten.</p>\n");
+    for (about, pictures) in parts {
+        let _ = writeln!(out, "<p>{}</p>", escape(about));
+        pictures.iter().for_each(|svg| out.push_str(svg));
+    }
+    out
+}
+
 fn header(page: &mut String, summary: &Summary, title: &str, extra: &ReportExtra) {
     let host = &summary.host;
     let engines: BTreeSet<&str> = summary.runs.iter().map(|run| run.engine.as_str()).collect();

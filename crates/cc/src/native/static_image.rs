@@ -9,15 +9,15 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{CStr, c_char, c_int, c_void},
+    ffi::{CStr, c_int, c_void},
     io, ptr,
 };
 
 use object::{
     Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget,
     elf::{
-        PF_W, PF_X, PT_LOAD, PT_TLS, R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT, R_AARCH64_RELATIVE,
-        R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE,
+        PF_W, PF_X, PT_LOAD, PT_TLS, R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT,
+        R_AARCH64_RELATIVE, R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE,
     },
     read::elf::{ElfFile64, ProgramHeader},
 };
@@ -63,7 +63,8 @@ impl Image {
     pub fn load(elf: &[u8]) -> io::Result<Image> {
         let file: ElfFile64<'_> = ElfFile64::parse(elf).map_err(|e| bad(e.to_string()))?;
         let endian = file.endian();
-        let loads = || file.elf_program_headers().iter().filter(move |header| header.p_type(endian) == PT_LOAD);
+        let loads =
+            || file.elf_program_headers().iter().filter(move |header| header.p_type(endian) == PT_LOAD);
         if file.elf_program_headers().iter().any(|header| header.p_type(endian) == PT_TLS) {
             return Err(bad("it has thread-local variables, which a static longfat cannot place".into()));
         }
@@ -79,7 +80,12 @@ impl Image {
         image.relocate(&file)?;
         for header in loads() {
             let flags = header.p_flags(endian);
-            image.protect(header.p_vaddr(endian), header.p_memsz(endian), flags & PF_W != 0, flags & PF_X != 0)?;
+            image.protect(
+                header.p_vaddr(endian),
+                header.p_memsz(endian),
+                flags & PF_W != 0,
+                flags & PF_X != 0,
+            )?;
         }
         image.construct(&file)?;
         Ok(image)
@@ -94,7 +100,8 @@ impl Image {
 
     fn with_symbols(mut self, file: &ElfFile64<'_>) -> Image {
         let defined = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
-        let named = defined.filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address() as usize)));
+        let named =
+            defined.filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address() as usize)));
         self.symbols = named.filter(|(_, offset)| *offset < self.bytes).collect();
         self
     }
@@ -133,7 +140,11 @@ impl Image {
                 (true, R_AARCH64_RELATIVE | R_AARCH64_ABS64 | R_AARCH64_GLOB_DAT | R_AARCH64_JUMP_SLOT) => {
                     target.wrapping_add(addend)
                 }
-                _ => return Err(bad(format!("it has a relocation of type {r_type}, which a static longfat cannot do"))),
+                _ => {
+                    return Err(bad(format!(
+                        "it has a relocation of type {r_type}, which a static longfat cannot do"
+                    )));
+                }
             };
             self.write(offset, &value.to_le_bytes())?;
         }
@@ -220,6 +231,8 @@ fn bad(why: String) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::c_char;
+
     use super::*;
     use crate::Algorithm;
 
@@ -236,7 +249,10 @@ mod tests {
             // SAFETY: the shim's functions have these types (runtime.h).
             let (create, free) = unsafe {
                 let free = copies[0].symbol(c"longfat_map_free").unwrap();
-                (std::mem::transmute::<*mut c_void, Create>(symbol), std::mem::transmute::<*mut c_void, Free>(free))
+                (
+                    std::mem::transmute::<*mut c_void, Create>(symbol),
+                    std::mem::transmute::<*mut c_void, Free>(free),
+                )
             };
             let mut definition: [*mut c_char; 8] = [ptr::null_mut(); 8];
             assert_eq!(create(definition.as_mut_ptr().cast(), 2, 4, 8, 4), 0, "{}", algorithm.name);

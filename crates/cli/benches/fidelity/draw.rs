@@ -7,8 +7,8 @@ use std::fmt::Write;
 const SEED: u64 = 20_261_121;
 /// Length of each run, seconds.
 pub const SECONDS: u32 = 60;
-/// Runs of a scenario with chance in it.
-const REPEATS: u32 = 5;
+/// Runs of a scenario in the simulator, and in the lab where chance decides.
+pub const REPEATS: u32 = 5;
 /// The congestion controls of a stock kernel with BBR.
 const CONTROLS: [&str; 3] = ["cubic", "reno", "bbr"];
 /// Bytes of a packet beside its IP bytes, as Ethernet has them.
@@ -46,11 +46,13 @@ pub struct Case {
     pub loss: Loss,
     /// The most that `tcp_rmem` and `tcp_wmem` allow; what the machine has where `None`.
     pub buffer_bytes: Option<u64>,
-    /// Start of the second flow in each run, ms; one entry a run.
+    /// It has random loss or two flows.
+    pub is_random: bool,
+    /// Start of the second flow in each run, ms.
     starts_ms: Vec<u64>,
 }
 
-/// 52 scenarios of one flow that do the same each time, 4 with random loss and 6 of two flows, five runs each.
+/// 52 scenarios of one flow without random loss, 4 with it and 6 of two flows.
 pub fn matrix() -> Vec<Case> {
     let mut draw = Draw(SEED);
     let mut cases = Vec::new();
@@ -78,9 +80,10 @@ fn case(number: usize, flows: usize, random: bool, draw: &mut Draw) -> Case {
         false => Loss::Placed(placed(packets, draw)),
     };
     let buffer_bytes = (draw.share() < 0.75).then_some(64_000_000);
-    let runs = if random || flows > 1 { REPEATS } else { 1 };
-    let starts_ms = (0..runs).map(|_| (draw.share() * 1000.0) as u64).collect();
-    Case { number, controls, rate_mbps, rtt_ms, queue_bdp, mtu, loss, buffer_bytes, starts_ms }
+    let is_random = random || flows > 1;
+    let starts = if is_random { REPEATS } else { 1 };
+    let starts_ms = (0..starts).map(|_| (draw.share() * 1000.0) as u64).collect();
+    Case { number, controls, rate_mbps, rtt_ms, queue_bdp, mtu, loss, buffer_bytes, is_random, starts_ms }
 }
 
 /// One to 20 places anywhere in the run, early ones as likely as late ones on a logarithmic scale; three in ten are bursts
@@ -99,11 +102,6 @@ fn placed(packets: f64, draw: &mut Draw) -> Vec<u64> {
 }
 
 impl Case {
-    /// How often it is run.
-    pub fn runs(&self) -> u32 {
-        self.starts_ms.len() as u32
-    }
-
     /// Bytes of the queue.
     pub fn queue_bytes(&self) -> u64 {
         let bdp = self.rate_mbps * 1e6 / 8.0 * self.rtt_ms / 1e3;

@@ -1,6 +1,6 @@
 //! `make fidelity`: the simulator against this machine's kernel in the lab, over a matrix of scenarios drawn beforehand.
 //!
-//! `lab` runs what the store lacks, `sim` runs the simulator again, `report` writes docs/fidelity.md and its pictures;
+//! `sim` runs the simulator again, `lab` runs what the store lacks, `report` writes docs/fidelity.md and its pictures;
 //! without a word all three. The store is the directory of the environment's LONGFAT_FIDELITY, or `fidelity` beside the
 //! program.
 
@@ -10,7 +10,8 @@ mod runs;
 
 use std::{env, path::PathBuf};
 
-use runs::Store;
+use draw::REPEATS;
+use runs::{Job, Store};
 
 fn main() {
     let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
@@ -18,16 +19,18 @@ fn main() {
     let beside = PathBuf::from(env!("CARGO_BIN_EXE_longfat")).with_file_name("fidelity");
     let store = Store::open(&env::var_os("LONGFAT_FIDELITY").map_or(beside, PathBuf::from));
     let cases = draw::matrix();
-    let jobs = runs::jobs(&cases);
     if words.iter().any(|w| w == "list") {
         cases.iter().for_each(|case| println!("{}", case.title()));
         return;
     }
-    if asked("lab") {
-        store.emulate(&jobs);
-    }
     if asked("sim") {
-        store.simulate(&jobs);
+        let all: Vec<Job> = cases.iter().flat_map(|case| runs::jobs(case, REPEATS)).collect();
+        store.simulate(&all);
+    }
+    if asked("lab") {
+        let of = |case| runs::jobs(case, store.lab_runs(case).expect("the simulator has run"));
+        let needed: Vec<Job> = cases.iter().flat_map(of).collect();
+        store.emulate(&needed);
     }
     if asked("report") {
         report::write(&cases, &store);

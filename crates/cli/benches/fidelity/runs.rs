@@ -19,12 +19,14 @@ use std::{
 
 use schema::{RunSummary, Summary};
 
-use crate::draw::Case;
+use crate::draw::{Case, REPEATS};
 
 /// Labs side by side.
 const LABS: usize = 4;
 /// They carry so many Mb/s at most.
 const MOST_MBPS: f64 = 700.0;
+/// Where the simulator's goodputs differ by more than this share, chance decides.
+const SPREAD: f64 = 0.03;
 /// So often a run is tried until it can be trusted.
 const TRIES: u32 = 5;
 
@@ -43,9 +45,9 @@ impl Job {
     }
 }
 
-/// All runs of `cases`.
-pub fn jobs(cases: &[Case]) -> Vec<Job> {
-    cases.iter().flat_map(|case| (0..case.runs()).map(|run| Job { case: case.clone(), run })).collect()
+/// The first `runs` runs of a case.
+pub fn jobs(case: &Case, runs: u32) -> Vec<Job> {
+    (0..runs).map(|run| Job { case: case.clone(), run }).collect()
 }
 
 /// Where runs are kept.
@@ -84,6 +86,16 @@ impl Store {
             .flatten()
             .map(|scenario| scenario.path().join(&id))
             .find(|path| path.is_dir())
+    }
+
+    /// Runs that the lab needs of a case: one where the simulator's goodput hardly depends on the seed (which decides only
+    /// by how many microseconds hosts are late), else as many as the simulator makes. None before the simulator's are kept.
+    pub fn lab_runs(&self, case: &Case) -> Option<u32> {
+        let kept: Option<Vec<RunSummary>> =
+            jobs(case, REPEATS).iter().map(|job| self.kept("sim", job)).collect();
+        let goodputs: Vec<f64> = kept?.iter().map(goodput_bps).collect();
+        let (least, most) = goodputs.iter().fold((f64::MAX, 0.0f64), |(l, m), g| (l.min(*g), m.max(*g)));
+        Some(if case.is_random || most > least * (1.0 + SPREAD) { REPEATS } else { 1 })
     }
 
     fn summary_path(&self, engine: &str, job: &Job) -> PathBuf {
@@ -164,6 +176,11 @@ impl Store {
         }
         println!("{}: never to be trusted; it is run again the next time", job.name());
     }
+}
+
+/// Of all flows together.
+pub fn goodput_bps(run: &RunSummary) -> f64 {
+    run.flows.iter().filter_map(|flow| flow.goodput_bps).sum()
 }
 
 /// The right to poll, which one lab of a machine may have (see `lab`'s journal): whoever holds it keeps it from all.

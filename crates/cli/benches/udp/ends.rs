@@ -85,8 +85,9 @@ pub fn longfat_paced(pair: &VethPair, rate_mbps: u32) -> f64 {
 fn longfat(pair: &VethPair, sender: &[&str]) -> (process::Ended, process::Ended) {
     let receiver = pair.right(|| own(&["receiver"])).expect("the namespace is there");
     wait_for_port(pair, "udp");
-    let sender = process::end(pair.left(|| own(sender)).expect("the namespace is there"));
-    (sender, process::end(receiver))
+    let sender = pair.left(|| own(sender)).expect("the namespace is there");
+    let ended = |child| process::end(child).expect("ours end");
+    (ended(sender), ended(receiver))
 }
 
 fn last_number(text: &str) -> f64 {
@@ -111,7 +112,8 @@ pub fn iperf3_paced(pair: &VethPair, rate_mbps: u32) -> f64 {
     iperf3(pair, &format!("{rate_mbps}M")).0.cpu_s
 }
 
-/// Client and server of one test.
+/// Client and server of one test. Where the reply to the server's first datagram is lost they wait for each other for ever, and
+/// begin again.
 fn iperf3(pair: &VethPair, rate: &str) -> (process::Ended, process::Ended) {
     let start = |words: &[&str]| {
         Command::new("iperf3").args(words).stdout(Stdio::piped()).spawn().expect("it can be started")
@@ -121,7 +123,14 @@ fn iperf3(pair: &VethPair, rate: &str) -> (process::Ended, process::Ended) {
     let (block, seconds) = (BLOCK.to_string(), SECONDS.to_string());
     let address = RIGHT.to_string();
     let client = pair.left(|| start(&["-c", &address, "-u", "-b", rate, "-l", &block, "-t", &seconds, "-J"]));
-    (process::end(client.expect("the namespace is there")), process::end(server))
+    let client = process::end(client.expect("the namespace is there"));
+    match (client, process::end(server)) {
+        (Some(client), Some(server)) => (client, server),
+        _ => {
+            println!("(iperf3 hung and begins again)");
+            iperf3(pair, rate)
+        }
+    }
 }
 
 /// Waits until somebody in the right namespace has the port.

@@ -89,10 +89,12 @@ fn spacings(pair: &VethPair) {
         println!("spacing skipped: tshark is not installed");
         return;
     }
-    println!("\nPaced, {BLOCK} B: gaps at the receiving device, {SECONDS} s");
     println!(
-        "{:>9}  {:>8}  {:>11}  {:>13}  {:>12}  {:>11}  {:>12}",
-        "Mb/s", "", "mean us", "deviation us", "in 2 % of it", "longest us", "sender CPU"
+        "\nPaced, {BLOCK} B: gaps at the receiving device, {SECONDS} s; the error is the root mean square against the ideal"
+    );
+    println!(
+        "{:>9}  {:>8}  {:>9}  {:>10}  {:>12}  {:>12}  {:>10}  {:>10}",
+        "Mb/s", "", "mean us", "error us", "median error", "within 2 %", "longest us", "sender CPU"
     );
     for rate in PACED {
         let ideal_us = f64::from(BLOCK) * 8.0 / f64::from(rate);
@@ -100,9 +102,10 @@ fn spacings(pair: &VethPair) {
         let ours = spacing::capture(pair, || ends::longfat_paced(pair, rate));
         for (name, (gaps, cpu_s)) in [("iperf3", &theirs), ("longfat", &ours)] {
             println!(
-                "{rate:>9}  {name:>8}  {:>11.2}  {:>13.2}  {:>11.1}%  {:>11.0}  {:>11.2}s",
+                "{rate:>9}  {name:>8}  {:>9.2}  {:>10.2}  {:>12.2}  {:>11.1}%  {:>10.0}  {:>9.2}s",
                 gaps.mean_us(),
                 gaps.error_us(ideal_us),
+                gaps.median_error_us(ideal_us),
                 gaps.within(ideal_us, 0.02) * 100.0,
                 gaps.longest_us(),
                 cpu_s

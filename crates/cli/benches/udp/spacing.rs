@@ -7,7 +7,10 @@ use std::{
 
 use lab::baseline::VethPair;
 
-use crate::ends::PORT;
+use crate::{BLOCK, ends::PORT, median};
+
+/// Ethernet, IPv4 and UDP headers, bytes.
+const HEADERS: usize = 14 + 20 + 8;
 
 /// Gaps in microseconds.
 pub struct Gaps(Vec<f64>);
@@ -29,14 +32,35 @@ pub fn capture<T>(pair: &VethPair, test: impl FnOnce() -> T) -> (Gaps, T) {
     Command::new("kill").args(["-INT", &pid]).status().expect("it can be ended");
     capturing.wait().expect("it ends");
     let read = Command::new("tshark")
-        .args(["-r", &path, "-T", "fields", "-e", "frame.time_delta"])
+        .args([
+            "-r",
+            &path,
+            "-T",
+            "fields",
+            "-E",
+            "separator=/s",
+            "-e",
+            "frame.time_delta",
+            "-e",
+            "frame.len",
+        ])
         .stderr(Stdio::null())
         .output()
         .expect("tshark can be started");
-    let seconds =
-        String::from_utf8_lossy(&read.stdout).lines().flat_map(str::parse::<f64>).collect::<Vec<_>>();
-    assert!(seconds.len() > 100, "tshark read {} packets", seconds.len());
-    (Gaps(seconds[1..].iter().map(|gap| gap * 1e6).collect()), result)
+    let text = String::from_utf8_lossy(&read.stdout).into_owned();
+    let gaps: Vec<f64> = text.lines().flat_map(gaps).skip(1).collect();
+    assert!(gaps.len() > 100, "tshark read {} datagrams", gaps.len());
+    (Gaps(gaps), result)
+}
+
+/// The gap before each datagram of a frame, us, as tshark tells it in seconds and bytes. A frame that is not cut yet has several.
+fn gaps(line: &str) -> Vec<f64> {
+    let (delta, bytes) = line.split_once(' ').expect("two fields");
+    let delta: f64 = delta.parse().expect("a number of seconds");
+    let payload = bytes.parse::<usize>().expect("a number of bytes") - HEADERS;
+    let mut gaps = vec![0.0; payload.div_ceil(BLOCK as usize)];
+    gaps[0] = delta * 1e6;
+    gaps
 }
 
 impl Gaps {
@@ -48,6 +72,11 @@ impl Gaps {
     pub fn error_us(&self, ideal_us: f64) -> f64 {
         let squares = self.0.iter().map(|gap| (gap - ideal_us) * (gap - ideal_us));
         (squares.sum::<f64>() / self.0.len() as f64).sqrt()
+    }
+
+    /// What half of the gaps differ from the ideal by at most.
+    pub fn median_error_us(&self, ideal_us: f64) -> f64 {
+        median(self.0.iter().map(|gap| (gap - ideal_us).abs()).collect())
     }
 
     /// The share of gaps within `share` of the ideal.

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod plan;
+mod sensitivity;
 mod shipped;
 
 use std::{collections::BTreeSet, fs, num::NonZeroUsize, path::PathBuf, sync::atomic::Ordering};
@@ -97,7 +98,12 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
         }
     };
     if let Some(path) = &args.report {
-        let page = page(&results, &summaries, runs_dir)?;
+        let mut sections = scenario_sections(&summaries, runs_dir)?;
+        if engines.contains(&Engine::Sim) && !stop.load(Ordering::Relaxed) {
+            sections.extend(sensitivity::sections(&wanted, &asked, args.jobs, &stop)?);
+        }
+        let extra = ReportExtra { made: Some(now()), command: Some(command_line()) };
+        let page = view::reproduction(&results, &sections, &extra);
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
         output::note(&format!("report: {}", path.display()));
     }
@@ -177,8 +183,8 @@ fn document(
     json!({ "schema": SCHEMA, "host": host, "results": results, "runs": runs, "not_in_the_lab": left_out })
 }
 
-/// The page: one scenario's rows at a time are in memory.
-fn page(results: &[Reproduced], summaries: &[Summary], runs_dir: &std::path::Path) -> anyhow::Result<String> {
+/// The scenarios' parts of the page: one scenario's rows at a time are in memory.
+fn scenario_sections(summaries: &[Summary], runs_dir: &std::path::Path) -> anyhow::Result<Vec<String>> {
     let mut sections = Vec::new();
     for summary in summaries {
         let measured = summary.runs.iter().filter(|run| run.engine != Engine::Model.name());
@@ -189,8 +195,7 @@ fn page(results: &[Reproduced], summaries: &[Summary], runs_dir: &std::path::Pat
         }
         sections.push(view::scenario_section(summary, &loaded));
     }
-    let extra = ReportExtra { made: Some(now()), command: Some(command_line()) };
-    Ok(view::reproduction(results, &sections, &extra))
+    Ok(sections)
 }
 
 fn missed(results: &[Reproduced]) -> anyhow::Result<()> {

@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 use super::object::real;
 use crate::report::{Amount, Connection, Direction, Protocol, Role, Start, TestSpec};
 
+/// Adds some of the keys.
+type Part = fn(&Start, &mut Map<String, Value>);
+
 /// The object under `start`, also the data of the event `start`.
 pub fn start_json(start: &Start) -> Value {
     let mut object = Map::new();
@@ -14,7 +17,7 @@ pub fn start_json(start: &Start) -> Value {
     object.insert("version".into(), start.version.as_str().into());
     object.insert("system_info".into(), start.system_info.as_str().into());
     // A server knows of the rate, and with TCP has its sockets, before it accepts.
-    let order: [fn(&Start, &mut Map<String, Value>); 3] = match (start.role, start.spec.protocol) {
+    let order: [Part; 3] = match (start.role, start.spec.protocol) {
         (Role::Client, _) => [peer, rates, buffers],
         (Role::Server, Protocol::Tcp) => [rates, buffers, peer],
         (Role::Server, Protocol::Udp) => [rates, peer, buffers],

@@ -67,13 +67,14 @@ impl<'a> Object<'a> {
         self.real(key)?.ok_or_else(|| self.wrong(key, "it is missing"))
     }
 
-    /// A count; absent where negative.
+    /// A count; absent where negative, also as an unsigned number of 64 bits.
     pub(super) fn count(&self, key: &str) -> Result<Option<u64>, Error> {
-        if let Some(count) = self.value(key).and_then(Value::as_u64) {
-            return Ok(Some(count));
-        }
-        // `as` saturates at the largest u64.
-        Ok(self.real(key)?.filter(|number| *number >= 0.0).map(|number| number.round() as u64))
+        let count = match self.value(key).and_then(Value::as_u64) {
+            Some(count) => Some(count),
+            // `as` saturates at the largest u64.
+            None => self.real(key)?.filter(|number| *number >= 0.0).map(|number| number.round() as u64),
+        };
+        Ok(count.filter(|count| i64::try_from(*count).is_ok()))
     }
 
     /// A count that fits its type; absent where negative.

@@ -1,7 +1,7 @@
 //! Waits until an exact instant: sleeps until shortly before, and watches the clock for the rest.
 //!
-//! A sleep ends late, by how much depends on the machine and its load. The rest that is left to watching follows what the last
-//! sleeps showed, so that nothing more than needed is burnt. (SO_TXTIME would do without, but only where the device's queueing
+//! A sleep ends late, by how much depends on the machine and its load. The rest that is left to watching is what 19 of 20 of the
+//! last sleeps kept to, so that not much more than needed is burnt, or a tenth of the wait, which costs little. (SO_TXTIME would do without, but only where the device's queueing
 //! discipline is fq or etf.)
 
 use super::sys;
@@ -9,13 +9,19 @@ use crate::Stop;
 
 /// The rest is never shorter than this and never longer than that, ns.
 const LEAST_REST: u64 = 5_000;
-const MOST_REST: u64 = 150_000;
+const MOST_REST: u64 = 250_000;
+/// The share of a wait that may be watched in any case: one of so many.
+const WATCHED: u64 = 10;
 /// A shorter sleep is not worth its two switches, ns.
 const LEAST_SLEEP: u64 = 5_000;
 /// How soon a stop is seen, ns.
 const MOST_SLEEP: u64 = 20_000_000;
-/// A rest that sufficed shrinks by this share at each sleep: a hundred sleeps halve it.
-const SHRINK: u64 = 144;
+/// What a rest that was too short grows by, and one that sufficed shrinks by, ns: they balance where one of 20 is too short. A
+/// sleep that ended very late, as others had the processor, counts no more than any.
+const GROWTH: u64 = 1_900;
+const SHRINKING: u64 = 100;
+/// What the rest shrinks by where it is longer than the wait and nothing is learnt, ns: so that a sleep is tried again.
+const FORGETTING: u64 = 20;
 
 /// Waits for one instant after the other.
 #[derive(Debug)]
@@ -33,8 +39,13 @@ impl Alarm {
     /// is over.
     pub(super) fn wait(&mut self, due: u64, stop: &Stop) -> u64 {
         let mut now = sys::monotonic_ns();
-        while now + self.rest + LEAST_SLEEP < due && !stop.is_set() {
-            let until = (due - self.rest).min(now + MOST_SLEEP);
+        let watched = (due.saturating_sub(now) / WATCHED).min(MOST_REST);
+        let rest = self.rest.max(watched);
+        if now + rest + LEAST_SLEEP >= due {
+            self.rest = (self.rest - FORGETTING).max(LEAST_REST);
+        }
+        while now + rest + LEAST_SLEEP < due && !stop.is_set() {
+            let until = (due - rest).min(now + MOST_SLEEP);
             sys::sleep_until(until);
             now = sys::monotonic_ns();
             self.learn(now.saturating_sub(until));
@@ -48,8 +59,8 @@ impl Alarm {
 
     /// A sleep ended so late, ns.
     fn learn(&mut self, late: u64) {
-        let shrunk = self.rest - self.rest / SHRINK;
-        self.rest = shrunk.max(late + late / 4).clamp(LEAST_REST, MOST_REST);
+        let rest = if late > self.rest { self.rest + GROWTH } else { self.rest - SHRINKING };
+        self.rest = rest.clamp(LEAST_REST, MOST_REST);
     }
 }
 
@@ -79,13 +90,16 @@ mod tests {
     #[test]
     fn the_rest_follows_what_sleeps_show() {
         let mut alarm = Alarm { rest: LEAST_REST };
-        alarm.learn(40_000);
-        assert_eq!(alarm.rest, 50_000);
-        (0..100).for_each(|_| alarm.learn(1_000));
-        assert!((24_000..27_000).contains(&alarm.rest), "{}", alarm.rest);
-        (0..1000).for_each(|_| alarm.learn(1_000));
+        // Evenly from 0 to 100 us late, and each hundredth by 10 ms.
+        (0..10_000u64).for_each(|i| alarm.learn(if i % 100 == 0 { 10_000_000 } else { i * 7_919 % 100_000 }));
+        assert!((88_000..102_000).contains(&alarm.rest), "{}", alarm.rest);
+        (0..2_000).for_each(|_| alarm.learn(1_000));
         assert_eq!(alarm.rest, LEAST_REST);
-        alarm.learn(1_000_000);
+        (0..100).for_each(|_| alarm.learn(1_000_000));
         assert_eq!(alarm.rest, MOST_REST);
+        // Waits too short to sleep teach nothing, but are not watched for ever.
+        let stop = Stop::default();
+        alarm.wait(sys::monotonic_ns() + 1_000, &stop);
+        assert_eq!(alarm.rest, MOST_REST - FORGETTING);
     }
 }

@@ -1,8 +1,8 @@
 //! Sends a stream of datagrams: as fast as it goes, or each at its exact time.
 //!
 //! Times are those of a schedule that begins with the stream, so that no lateness adds up. What is late goes at once and in one
-//! call; what is more than [`MOST_LATE`] late is given up, and the schedule moves: nothing floods the path because the machine
-//! stood still for a second.
+//! call; what is later than is to be made up for is given up, and the schedule moves: nothing floods the path because the
+//! machine stood still for a second.
 
 use std::{
     io,
@@ -21,8 +21,8 @@ use units::{BitRate, Time};
 use super::{Numbers, alarm::Alarm, batch::Batch, sys};
 use crate::{Error, Stop, error::Attempted};
 
-/// Lateness that is made up for.
-const MOST_LATE: Duration = Duration::from_millis(10);
+/// Lateness that is made up for, where nothing else is said.
+const MOST_LATE: Duration = Duration::from_millis(100);
 /// How long a sender waits where a device's queue is full and the kernel does not wait for it (ENOBUFS).
 const FULL_NAP: Duration = Duration::from_micros(50);
 /// Calls that may fail one after the other. An error may tell of an earlier datagram, by ICMP: that the path's MTU is smaller, or
@@ -68,6 +68,7 @@ pub struct Sender {
     socket: Socket,
     batch: Batch,
     next: Next,
+    most_late: Duration,
     /// Calls that failed since one went well.
     refusals: u32,
 }
@@ -95,7 +96,7 @@ impl Sender {
                 Next::Due { source: Box::new(Source::new(&plan, Draws::new(0, 0), Time(0))), left }
             }
         };
-        Sender { socket, batch, next, refusals: 0 }
+        Sender { socket, batch, next, most_late: MOST_LATE, refusals: 0 }
     }
 
     /// Sends what `source` says, with numbers of 64 bits, on a connected socket. The source's time 0 is when it runs.
@@ -104,14 +105,20 @@ impl Sender {
         let (socket, numbers) = (socket.into(), Numbers::Bits64);
         let batch = Batch::new(&socket, source.payload() as usize, numbers);
         let next = Next::Due { source: Box::new(source), left: None };
-        Sender { socket, batch, next, refusals: 0 }
+        Sender { socket, batch, next, most_late: MOST_LATE, refusals: 0 }
+    }
+
+    /// Makes up for lateness of up to `most` (100 ms unless said), by what is then a burst, and gives more up.
+    #[must_use]
+    pub fn making_up(self, most: Duration) -> Self {
+        Sender { most_late: most, ..self }
     }
 
     /// Sends until all is sent or `stop` is set.
     ///
     /// # Errors
-    /// Where the socket refuses to send: nobody listens there (ConnectionRefused), the datagrams are too long, the network is
-    /// unreachable.
+    /// Where the socket refuses to send: the datagrams are too long, or the network is unreachable. That nobody listens there is
+    /// no error: UDP does not care.
     pub fn run(mut self, stop: &Stop, sent: &Sent) -> Result<SendEnd, Error> {
         let watched = self.socket.try_clone().attempted(|| "cannot duplicate the sender's socket".into())?;
         stop.watch(watched);
@@ -160,7 +167,7 @@ impl Sender {
             }
             let late = now - due;
             end.late.saturating_record(late);
-            let excess = late.saturating_sub(MOST_LATE.as_nanos() as u64);
+            let excess = late.saturating_sub(self.most_late.as_nanos() as u64);
             start += excess;
             end.given_up += Duration::from_nanos(excess);
             let (mut count, mut last) = (0, block);

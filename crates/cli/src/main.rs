@@ -17,6 +17,7 @@ mod fit_command;
 mod flow_context;
 mod import_command;
 mod interrupt;
+mod iperf_values;
 mod job;
 mod jobs;
 mod lab_check;
@@ -36,12 +37,18 @@ mod records;
 mod reproduce;
 mod run;
 mod scenario_command;
+mod serve_command;
 mod shell;
 mod sim_engine;
 mod standing;
+mod steadiness;
 mod sweep_command;
 mod sweep_points;
 mod tc_shim;
+mod test_args;
+mod test_command;
+mod test_record;
+mod test_teller;
 mod window_law;
 
 fn main() -> std::process::ExitCode {

@@ -36,6 +36,7 @@ mod batch;
 mod header;
 mod order;
 mod receiver;
+mod schedule;
 mod sender;
 mod statistics;
 mod sys;

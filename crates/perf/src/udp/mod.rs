@@ -45,4 +45,4 @@ pub use alarm::Watch;
 pub use header::{Header, Numbers};
 pub use receiver::{Arrivals, Buffer, Receiver};
 pub use sender::{SendEnd, Sender, SenderOptions, Sent};
-pub use statistics::{Statistics, Tally};
+pub use statistics::{Statistics, Tally, fuzz};

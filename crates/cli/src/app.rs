@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     bdp, cc_command, exit, export_command, import_command, lab_command, manual, records, reproduce, run,
-    scenario_command, sweep_command,
+    scenario_command, serve_command, sweep_command, test_args, test_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
@@ -45,6 +45,10 @@ enum Command {
     /// Congestion controls: of this kernel, of this program, and your own
     #[command(subcommand)]
     Cc(cc_command::CcCommand),
+    /// Test with another host: iperf3's protocol and flags, with a record and a verdict
+    Test(Box<test_args::TestArgs>),
+    /// Serve tests, of `longfat test` and of any iperf3 client
+    Serve(Box<serve_command::ServeArgs>),
     /// List the runs on record
     Ls(records::LsArgs),
     /// Show one run
@@ -85,6 +89,8 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Scenario(command) => scenario_command::run(command, cli.json),
         Command::Lab(command) => lab_command::run(command, cli.json),
         Command::Cc(command) => cc_command::run(command, cli.json),
+        Command::Test(args) => test_command::run(args, &cli.runs, cli.json),
+        Command::Serve(args) => serve_command::run(args, cli.json),
         Command::Ls(args) => records::ls(args, &cli.runs, cli.json),
         Command::Show(args) => records::show(args, &cli.runs, cli.json),
         Command::Compare(args) => records::compare(args, &cli.runs, cli.json),

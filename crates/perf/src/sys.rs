@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{self, Write},
     mem,
-    os::fd::{AsRawFd, FromRawFd},
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd},
     time::Duration,
 };
 
@@ -37,6 +37,13 @@ impl Pages {
         Ok(Pages(file))
     }
 
+    /// A copy of `from`.
+    pub(crate) fn of(from: &[u8]) -> io::Result<Self> {
+        let pages = Pages::new(0)?;
+        (&pages.0).write_all(from)?;
+        Ok(pages)
+    }
+
     /// Sends the first `len` bytes, or some of them.
     pub(crate) fn send(&self, socket: &Socket, len: usize) -> io::Result<usize> {
         let mut from: libc::off_t = 0;
@@ -56,6 +63,89 @@ pub(crate) fn wait_readable(socket: &Socket, wait: Duration) -> io::Result<bool>
     // SAFETY: one entry that lives across the call; no signal mask is given.
     let ready = unsafe { libc::ppoll(&raw mut poll, 1, &raw const wait, std::ptr::null()) };
     if ready < 0 { Err(io::Error::last_os_error()) } else { Ok(ready > 0) }
+}
+
+/// Fills `bytes` with random ones (getrandom(2)).
+pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let rest = &mut bytes[filled..];
+        // SAFETY: the pointer and the length describe `rest`.
+        match unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) } {
+            n if n > 0 => filled += n as usize,
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Processor time that this thread has used so far: in the program and in the kernel.
+pub(crate) fn thread_time() -> (Duration, Duration) {
+    // SAFETY: an all-zero rusage is a valid one to be written to; the call cannot fail with these arguments.
+    let usage = unsafe {
+        let mut usage: libc::rusage = mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage
+    };
+    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    (time(usage.ru_utime), time(usage.ru_stime))
+}
+
+/// Restricts this thread to one processor.
+pub(crate) fn pin_thread(cpu: usize) -> io::Result<()> {
+    // SAFETY: an all-zero set is an empty one; `CPU_SET` ignores numbers beyond its size.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, mem::size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Bytes that were received and not yet read.
+pub(crate) fn unread(socket: &Socket) -> io::Result<usize> {
+    queue(socket, libc::FIONREAD)
+}
+
+/// Bytes of a TCP socket that the peer has not acknowledged yet (SIOCOUTQ, tcp(7)).
+pub(crate) fn unacknowledged(socket: &Socket) -> io::Result<usize> {
+    queue(socket, libc::TIOCOUTQ)
+}
+
+fn queue(socket: &Socket, request: libc::Ioctl) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: both requests write one int.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut bytes) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(bytes.max(0) as usize) }
+}
+
+/// Which of `files` can be read (or have ended) within this time.
+pub(crate) fn wait_any(files: &[BorrowedFd<'_>], wait: Duration) -> io::Result<Vec<bool>> {
+    let mut polls: Vec<libc::pollfd> = files
+        .iter()
+        .map(|file| libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN | libc::POLLRDHUP, revents: 0 })
+        .collect();
+    let wait = libc::timespec {
+        tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(wait.subsec_nanos()),
+    };
+    // SAFETY: the entries live across the call and their number is true; no signal mask is given.
+    let ready = unsafe {
+        libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, &raw const wait, std::ptr::null())
+    };
+    if ready < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+        return Ok(vec![false; files.len()]);
+    }
+    Ok(polls.iter().map(|poll| poll.revents != 0).collect())
 }
 
 /// Sets an integer socket option.

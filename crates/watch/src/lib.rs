@@ -5,5 +5,5 @@
 mod socket;
 mod tcp_info;
 
-pub use socket::{read_receiver, read_sender};
+pub use socket::{read_receiver, read_sender, tcp_info};
 pub use tcp_info::TcpInfo;

@@ -85,7 +85,8 @@ fn bits(value: Option<u64>) -> Option<i64> {
     long(value.and_then(|v| v.checked_mul(8)))
 }
 
-fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+/// The kernel's own account of a TCP socket.
+pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut bytes = [0u8; TCP_INFO_BYTES];
     let len = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
     Ok(TcpInfo::from_bytes(&bytes[..len]))

@@ -39,6 +39,8 @@ fields! {
     lost: u32 = 32,
     /// Of these, retransmitted.
     retrans: u32 = 36,
+    /// Path MTU, bytes.
+    pmtu: u32 = 60,
     /// Receiver's current window clamp, bytes.
     rcv_ssthresh: u32 = 64,
     /// Smoothed round-trip time, us.
@@ -83,6 +85,8 @@ fields! {
     bytes_sent: u64 = 200,
     /// Bytes retransmitted.
     bytes_retrans: u64 = 208,
+    /// Reordering events seen.
+    reord_seen: u32 = 220,
     /// The peer's window, bytes, scaled (Linux 5.4).
     snd_wnd: u32 = 228,
     /// The window we advertise, bytes (Linux 6.2).

@@ -1,6 +1,7 @@
 //! What the end-to-end tests share: the binary, scenarios, one lab at a time.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod iperf3;
 pub mod lab;
 
 use std::{

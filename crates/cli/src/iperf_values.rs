@@ -1,0 +1,211 @@
+//! Values as iperf3 writes them: a bare letter for a power of 1024 (sizes) or of 1000 (rates), plain numbers of seconds; and
+//! as longfat writes them everywhere else, with units.
+
+use std::{net::IpAddr, time::Duration};
+
+use units::{BitRate, Bytes, Time};
+
+/// No wait is longer: a century, seconds.
+const LONGEST_S: f64 = 3.2e9;
+/// The shortest interval.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// DSCPs by name (RFC 2474, 2597, 3246, 5865, 8622).
+const DSCPS: [(&str, u8); 24] = [
+    ("default", 0),
+    ("be", 0),
+    ("le", 1),
+    ("cs0", 0),
+    ("cs1", 8),
+    ("cs2", 16),
+    ("cs3", 24),
+    ("cs4", 32),
+    ("cs5", 40),
+    ("cs6", 48),
+    ("cs7", 56),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("ef", 46),
+];
+
+/// What `-b` says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bitrate {
+    /// `None`: as fast as it goes.
+    pub rate: Option<BitRate>,
+    /// Blocks at a time; 0 is one.
+    pub burst: u32,
+}
+
+/// What `-t` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// So long.
+    Time(Duration),
+    /// Until goodput is known well enough.
+    Known,
+}
+
+/// `10`, `0.5`, `500ms`.
+pub fn time(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=LONGEST_S).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) => Err(format!("{text} is no time")),
+        Err(_) => Ok(Duration::from_nanos(text.parse::<Time>().map_err(|e| e.to_string())?.0)),
+    }
+}
+
+/// The same, or `auto`.
+pub fn until(text: &str) -> Result<Until, String> {
+    if text == "auto" {
+        return Ok(Until::Known);
+    }
+    match time(text)? {
+        Duration::ZERO => Err("a test must last some time".into()),
+        time => Ok(Until::Time(time)),
+    }
+}
+
+/// A time between two reports: none, or a millisecond and more.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        time if time.is_zero() || time >= SHORTEST => Ok(time),
+        _ => Err("the shortest interval is 1 ms".into()),
+    }
+}
+
+/// `2500` is milliseconds.
+pub fn milliseconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<u64>() {
+        Ok(ms) => Ok(Duration::from_millis(ms)),
+        Err(_) => time(text),
+    }
+}
+
+/// `128K` is 131072 bytes.
+pub fn bytes(text: &str) -> Result<Bytes, String> {
+    match scaled(text, 1024.0) {
+        Some(bytes) => Ok(Bytes(bytes)),
+        None => text.parse().map_err(|e: units::ParseError| e.to_string()),
+    }
+}
+
+/// `10K` is 10240 of something.
+pub fn count(text: &str) -> Result<u64, String> {
+    scaled(text, 1024.0).ok_or_else(|| format!("{text:?} is no number"))
+}
+
+/// `10M` is 10,000,000 bit/s.
+pub fn rate(text: &str) -> Result<BitRate, String> {
+    match scaled(text, 1000.0) {
+        Some(rate) => Ok(BitRate(rate)),
+        None => text.parse().map_err(|e: units::ParseError| e.to_string()),
+    }
+}
+
+/// `10M/4` is that rate, four blocks at a time. Rates may have a slash themselves: `10Mb/s`.
+pub fn bitrate(text: &str) -> Result<Bitrate, String> {
+    let burst = text.rsplit_once('/').and_then(|(rate, burst)| Some((rate, burst.parse::<u32>().ok()?)));
+    let (text, burst) = burst.unwrap_or((text, 0));
+    let rate = Some(rate(text)?).filter(|rate| rate.0 > 0);
+    Ok(Bitrate { rate, burst })
+}
+
+/// `16`, `020` and `0x10` are the same.
+pub fn tos(text: &str) -> Result<u8, String> {
+    let parsed = match (text.strip_prefix("0x").or(text.strip_prefix("0X")), text.strip_prefix('0')) {
+        (Some(hex), _) => u8::from_str_radix(hex, 16),
+        (None, Some(octal)) if !octal.is_empty() => u8::from_str_radix(octal, 8),
+        _ => text.parse(),
+    };
+    parsed.map_err(|_| format!("{text:?} is no type of service (0 to 255)"))
+}
+
+/// `ef` or a number to 63.
+pub fn dscp(text: &str) -> Result<u8, String> {
+    let name = text.to_ascii_lowercase();
+    let named = DSCPS.iter().find(|(known, _)| *known == name).map(|(_, dscp)| *dscp);
+    named.or_else(|| tos(text).ok()).filter(|dscp| *dscp < 64).ok_or_else(|| format!("{text:?} is no DSCP"))
+}
+
+/// `10.0.0.1` or `10.0.0.1%eth0`.
+pub fn bind(text: &str) -> Result<(IpAddr, Option<String>), String> {
+    let (address, device) = match text.split_once('%') {
+        Some((address, device)) => (address, Some(device.to_string())),
+        None => (text, None),
+    };
+    address.parse().map(|ip| (ip, device)).map_err(|_| format!("{address:?} is no address"))
+}
+
+/// A number, perhaps with one letter of K, M, G or T in either case; `None` for everything else.
+fn scaled(text: &str, base: f64) -> Option<u64> {
+    let (number, power) = match text.chars().last()?.to_ascii_uppercase() {
+        'K' => (&text[..text.len() - 1], 1),
+        'M' => (&text[..text.len() - 1], 2),
+        'G' => (&text[..text.len() - 1], 3),
+        'T' => (&text[..text.len() - 1], 4),
+        _ => (text, 0),
+    };
+    if !number.chars().all(|c| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let value = number.parse::<f64>().ok()? * base.powi(power);
+    (value < 1.8e19).then_some(value as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_rates_scale_as_iperf3_does() {
+        assert_eq!(bytes("128K"), Ok(Bytes(131_072)));
+        assert_eq!(bytes("1.5m"), Ok(Bytes(1_572_864)));
+        assert_eq!(bytes("1448"), Ok(Bytes(1448)));
+        assert_eq!(bytes("10MB"), Ok(Bytes(10_000_000)));
+        assert_eq!(rate("10M"), Ok(BitRate(10_000_000)));
+        assert_eq!(rate("10gbit"), Ok(BitRate(10_000_000_000)));
+        for bad in ["", "K", "-1", "1e9K", "10Q", "é", "99999999T"] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates_may_have_a_burst() {
+        let plain = |rate, burst| Ok(Bitrate { rate: Some(BitRate(rate)), burst });
+        assert_eq!(bitrate("10M/4"), plain(10_000_000, 4));
+        assert_eq!(bitrate("10Mb/s"), plain(10_000_000, 0));
+        assert_eq!(bitrate("10Mb/s/4"), plain(10_000_000, 4));
+        assert_eq!(bitrate("0"), Ok(Bitrate { rate: None, burst: 0 }));
+        assert!(bitrate("10M/x").is_err());
+    }
+
+    #[test]
+    fn times_are_seconds_or_have_a_unit() {
+        assert_eq!(time("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(milliseconds("250"), Ok(Duration::from_millis(250)));
+        assert_eq!(until("auto"), Ok(Until::Known));
+        assert!(until("0").is_err() && time("-1").is_err() && time("nan").is_err() && time("1e300").is_err());
+        assert!(interval("0.5ms").is_err());
+        assert_eq!(interval("0"), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn types_of_service_have_three_bases_and_names() {
+        assert_eq!((tos("52"), tos("064"), tos("0x34")), (Ok(52), Ok(52), Ok(52)));
+        assert_eq!((tos("0"), dscp("EF"), dscp("af41")), (Ok(0), Ok(46), Ok(34)));
+        assert!(tos("256").is_err() && dscp("64").is_err() && tos("0x").is_err());
+        assert_eq!(bind("10.0.0.1%eth0"), Ok(("10.0.0.1".parse().unwrap(), Some("eth0".into()))));
+        assert!(bind("here").is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! `longfat serve`: a server for `longfat test` and for any iperf3.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Mutex,
+    time::Duration,
+};
+
+use clap::Args;
+use perf::{
+    iperf3::{
+        self, Authority, IpVersion, Observer, Padding, Server, ServerObserver, ServerOptions, TIME_SKEW,
+    },
+    iperf3_json::{self, TextFormat},
+    report::{Interval, Report, ServerOutput, Start},
+};
+use units::BitRate;
+
+use crate::{exit::Exit, interrupt, iperf_values, output};
+
+/// A rate limit is an average over this time where nobody says (iperf3's).
+const AVERAGED: Duration = Duration::from_secs(5);
+
+/// Where to listen, and what is allowed.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The port to listen at
+    #[arg(short, long, default_value_t = 5201)]
+    port: u16,
+    /// The address to listen at, or address%device
+    #[arg(short = 'B', long, value_name = "ADDRESS", value_parser = iperf_values::bind)]
+    bind: Option<(IpAddr, Option<String>)>,
+    /// The device to listen at
+    #[arg(long, value_name = "DEVICE")]
+    bind_dev: Option<String>,
+    /// Use IPv4 only
+    #[arg(short = '4', long, conflicts_with = "version6")]
+    version4: bool,
+    /// Use IPv6 only
+    #[arg(short = '6', long)]
+    version6: bool,
+    /// End after one client's test
+    #[arg(short = '1', long)]
+    one_off: bool,
+    /// With --one-off: end if no client came in this time
+    #[arg(long, value_name = "TIME", value_parser = iperf_values::time, requires = "one_off")]
+    idle_timeout: Option<Duration>,
+
+    /// Tests at once; more clients wait for their turn
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Clients")]
+    clients: u16,
+    /// Clients that may wait
+    #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Clients")]
+    queue: u16,
+    /// How long they may wait
+    #[arg(long, value_name = "TIME", value_parser = iperf_values::time, default_value = "60", help_heading = "Clients")]
+    queue_timeout: Duration,
+    /// How long a client may take for each step of a test, data left out
+    #[arg(long, value_name = "TIME", value_parser = iperf_values::time, default_value = "10", help_heading = "Clients")]
+    phase_timeout: Duration,
+    /// A test ends when no data has moved for so long, in milliseconds or as in 2s
+    #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, default_value = "120000", help_heading = "Clients")]
+    rcv_timeout: Duration,
+    /// The most that a test's streams may make together, averaged over SECONDS (5)
+    #[arg(long, value_name = "RATE[/SECONDS]", value_parser = rate_limit, help_heading = "Clients")]
+    server_bitrate_limit: Option<(BitRate, Duration)>,
+    /// The longest test
+    #[arg(long, value_name = "TIME", value_parser = iperf_values::time, help_heading = "Clients")]
+    server_max_duration: Option<Duration>,
+
+    /// Who may test: lines of user,sha256 of {user}password
+    #[arg(long, value_name = "FILE", requires = "rsa_private_key_path", help_heading = "Authentication")]
+    authorized_users_path: Option<PathBuf>,
+    /// The server's private key (PEM, without a passphrase)
+    #[arg(long, value_name = "FILE", requires = "authorized_users_path", help_heading = "Authentication")]
+    rsa_private_key_path: Option<PathBuf>,
+    /// How far clients' clocks may be away
+    #[arg(long, value_name = "TIME", value_parser = iperf_values::time, help_heading = "Authentication")]
+    time_skew_threshold: Option<Duration>,
+    /// Decrypt as iperf3 did before 3.17
+    #[arg(long, help_heading = "Authentication")]
+    use_pkcs1_padding: bool,
+
+    /// Between two reports, in seconds or as in 10ms; 0 for none
+    #[arg(short, long, value_name = "TIME", value_parser = iperf_values::interval, default_value = "1", help_heading = "Reports")]
+    interval: Duration,
+    /// More about each test
+    #[arg(short = 'V', long, help_heading = "Reports")]
+    verbose: bool,
+    /// Print iperf3's own JSON of each test
+    #[arg(short = 'J', long, help_heading = "Reports")]
+    iperf3_json: bool,
+    /// Processors that streams are pinned to, in turn, as in 2,3
+    #[arg(short = 'A', long, value_name = "CPU", value_delimiter = ',', help_heading = "Clients")]
+    affinity: Vec<usize>,
+}
+
+/// Serves until it is interrupted, or one client with `--one-off`.
+pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
+    let server = Server::bind(args.options()?)?;
+    let console = Console {
+        // One document a test, in iperf3's form: there is none of all tests of a server.
+        json: json || args.iperf3_json,
+        format: TextFormat { verbose: args.verbose, ..TextFormat::default() },
+        out: Mutex::new(()),
+    };
+    let stop = interrupt::flag()?;
+    console.note(&format!("listening on {}", server.address()));
+    Ok(server.run(&stop, &console)?)
+}
+
+impl ServeArgs {
+    fn options(&self) -> anyhow::Result<ServerOptions> {
+        let (bind, device) = match &self.bind {
+            Some((address, device)) => (Some(*address), device.clone().or_else(|| self.bind_dev.clone())),
+            None => (None, self.bind_dev.clone()),
+        };
+        let padding = if self.use_pkcs1_padding { Padding::Pkcs1 } else { Padding::Oaep };
+        let authority = match (&self.rsa_private_key_path, &self.authorized_users_path) {
+            (Some(key), Some(users)) => {
+                let skew = self.time_skew_threshold.unwrap_or(TIME_SKEW);
+                let authority = Authority::new(key, users, skew, padding);
+                Some(authority.map_err(|error| Exit::BadInput(error.to_string()))?)
+            }
+            _ => None,
+        };
+        Ok(ServerOptions {
+            bind,
+            device,
+            port: self.port,
+            ip: match (self.version4, self.version6) {
+                (true, _) => Some(IpVersion::V4),
+                (_, true) => Some(IpVersion::V6),
+                _ => None,
+            },
+            clients: usize::from(self.clients),
+            queue: usize::from(self.queue),
+            queue_timeout: self.queue_timeout,
+            phase_timeout: self.phase_timeout,
+            data_timeout: self.rcv_timeout,
+            one_off: self.one_off,
+            idle_timeout: self.idle_timeout,
+            rate_limit: self.server_bitrate_limit,
+            max_duration: self.server_max_duration,
+            authority,
+            interval: self.interval,
+            pin: self.affinity.clone(),
+        })
+    }
+}
+
+/// `100M` or `100M/2`: over how many seconds it is averaged.
+fn rate_limit(text: &str) -> Result<(BitRate, Duration), String> {
+    let parts = text.rsplit_once('/').and_then(|(rate, time)| Some((rate, time.parse::<f64>().ok()?)));
+    let (rate, over) = match parts {
+        Some((rate, seconds)) if seconds > 0.0 && seconds <= 1000.0 => {
+            (rate, Duration::from_secs_f64(seconds))
+        }
+        Some(_) => return Err("the time of a rate limit is 0 to 1000 seconds".into()),
+        None => (text, AVERAGED),
+    };
+    Ok((iperf_values::rate(rate)?, over))
+}
+
+/// What the operator sees. Tests side by side take turns to print whole texts.
+struct Console {
+    json: bool,
+    format: TextFormat,
+    out: Mutex<()>,
+}
+
+impl Console {
+    fn print(&self, text: &str) {
+        let _turn = self.out.lock().unwrap_or_else(|e| e.into_inner());
+        // A reader that has gone is no reason to serve nobody.
+        let _ = output::text(text);
+    }
+}
+
+impl ServerObserver for Console {
+    fn note(&self, text: &str) {
+        output::note(&format!("longfat: {text}"));
+    }
+
+    fn begin(&self, peer: SocketAddr) -> Box<dyn Observer + '_> {
+        Box::new(TestConsole { console: self, peer, start: None })
+    }
+
+    fn end(&self, peer: SocketAddr, report: &Report, error: Option<&iperf3::Error>) {
+        if let Some(error) = error {
+            self.note(&format!("{peer}: {error}"));
+        }
+        match (self.json, &report.start, &report.end) {
+            (true, Some(_), _) => self.print(&iperf3_json::to_json(report).to_string()),
+            (false, Some(start), Some(end)) => self.print(&iperf3_json::end_text(start, end, self.format)),
+            _ => {}
+        }
+    }
+
+    fn output(&self, report: &Report) -> ServerOutput {
+        match self.json {
+            true => ServerOutput::Json(iperf3_json::to_json(report)),
+            false => ServerOutput::Text(iperf3_json::to_text(report, self.format)),
+        }
+    }
+}
+
+/// One test at the console.
+struct TestConsole<'a> {
+    console: &'a Console,
+    peer: SocketAddr,
+    start: Option<Start>,
+}
+
+impl Observer for TestConsole<'_> {
+    fn note(&mut self, text: &str) {
+        self.console.note(&format!("{}: {text}", self.peer));
+    }
+
+    fn start(&mut self, start: &Start) {
+        if !self.console.json {
+            self.console.print(&iperf3_json::start_text(start, self.console.format));
+        }
+        self.start = Some(start.clone());
+    }
+
+    fn interval(&mut self, interval: &Interval) {
+        if let (false, Some(start)) = (self.console.json, &self.start) {
+            self.console.print(&iperf3_json::interval_text(start, interval, self.console.format));
+        }
+    }
+}

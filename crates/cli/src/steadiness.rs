@@ -1,0 +1,197 @@
+//! When a test has shown enough (`-t auto`): its slow start is over, and the mean of the goodput since is known within 2 %.
+//!
+//! The confidence interval is that of batch means (Law and Kelton, Simulation Modeling and Analysis, chapter 9): samples of a
+//! sawtooth depend on each other, means over whole teeth hardly do. So the time since slow start is cut into at least ten
+//! batches of the same length, and there must have been at least as many loss epochs as batches. A flow without losses has
+//! "epochs" of twenty round trips.
+
+use std::collections::BTreeMap;
+
+use schema::FlowSample;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Batches, at least; more time makes them longer, not more.
+const BATCHES: usize = 10;
+/// Half the confidence interval's width over the mean.
+const PRECISION: f64 = 0.02;
+/// The interval holds the true mean with this probability.
+const CONFIDENCE: f64 = 0.95;
+/// Without losses an epoch is so many round trips, and never shorter than this, seconds.
+const ROUND_TRIPS: f64 = 20.0;
+const EPOCH_MIN_S: f64 = 0.1;
+/// Losses within so many round trips are one loss.
+const SAME_LOSS: f64 = 2.0;
+/// Goodput that grows by more than this from one epoch to the next is still starting.
+const GROWTH: f64 = 1.05;
+/// It is not looked more often than this, seconds.
+const LOOK_S: f64 = 0.1;
+
+/// What was seen of a test's streams.
+#[derive(Debug, Default)]
+pub struct Steadiness {
+    /// Time and payload of all streams since the start, seconds and bytes.
+    arrived: Vec<(f64, f64)>,
+    streams: BTreeMap<String, Seen>,
+    losses: Vec<f64>,
+    rtt_s: f64,
+    looked_s: f64,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    bytes: f64,
+    last_us: i64,
+    retransmitted: i64,
+}
+
+/// What is known of the goodput.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// Since when, seconds since the data began.
+    pub from_s: f64,
+    /// bit/s.
+    pub goodput_bps: f64,
+    /// Half the width of its confidence interval over it.
+    pub precision: f64,
+    /// Loss epochs, or what stands for them.
+    pub epochs: usize,
+}
+
+impl Steadiness {
+    /// Takes one look at all streams.
+    pub fn add(&mut self, rows: &[FlowSample]) {
+        let Some(time_us) = rows.first().map(|row| row.time_us) else { return };
+        let time_s = time_us as f64 * 1e-6;
+        for row in rows {
+            let seen = self.streams.entry(row.flow.clone()).or_default();
+            let span_s = (row.time_us - seen.last_us) as f64 * 1e-6;
+            seen.bytes += row.goodput_bps.unwrap_or(0) as f64 / 8.0 * span_s;
+            seen.last_us = row.time_us;
+            let retransmitted = row.total_retrans_segs.unwrap_or(0);
+            let far = self.losses.last().is_none_or(|last| time_s - last > SAME_LOSS * self.rtt_s);
+            if retransmitted > seen.retransmitted && far {
+                self.losses.push(time_s);
+            }
+            seen.retransmitted = retransmitted;
+            if let Some(rtt) = row.srtt_us.or(row.rcv_rtt_us) {
+                self.rtt_s = rtt as f64 * 1e-6;
+            }
+        }
+        self.arrived.push((time_s, self.streams.values().map(|seen| seen.bytes).sum()));
+    }
+
+    /// True once the estimate is good enough.
+    pub fn is_enough(&mut self) -> bool {
+        let now_s = self.arrived.last().map_or(0.0, |(time_s, _)| *time_s);
+        if now_s - self.looked_s < LOOK_S {
+            return false;
+        }
+        self.looked_s = now_s;
+        self.estimate().is_some_and(|estimate| estimate.precision < PRECISION)
+    }
+
+    /// The goodput since slow start; `None` while that lasts, or as long as there are too few epochs.
+    pub fn estimate(&self) -> Option<Estimate> {
+        let (end_s, _) = *self.arrived.last()?;
+        let from_s = self.settled_s()?;
+        let losses = self.losses.iter().filter(|at| **at > from_s).count();
+        let epochs = match losses {
+            0 => ((end_s - from_s) / self.epoch_s()) as usize,
+            losses => losses,
+        };
+        if epochs < BATCHES {
+            return None;
+        }
+        let length_s = (end_s - from_s) / BATCHES as f64;
+        let edge = |index: usize| self.arrived_at(from_s + index as f64 * length_s);
+        let means: Vec<f64> = (0..BATCHES).map(|i| (edge(i + 1) - edge(i)) * 8.0 / length_s).collect();
+        let count = BATCHES as f64;
+        let mean = means.iter().sum::<f64>() / count;
+        let variance = means.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let quantile = StudentsT::new(0.0, 1.0, count - 1.0).ok()?.inverse_cdf(0.5 + CONFIDENCE / 2.0);
+        let half = quantile * (variance / count).sqrt();
+        (mean > 0.0).then_some(Estimate { from_s, goodput_bps: mean, precision: half / mean, epochs })
+    }
+
+    /// When slow start was over: at the first loss, or when goodput has stopped to grow for two epochs.
+    fn settled_s(&self) -> Option<f64> {
+        let epoch_s = self.epoch_s();
+        let (end_s, _) = *self.arrived.last()?;
+        let rate = |index: usize| {
+            self.arrived_at((index + 1) as f64 * epoch_s) - self.arrived_at(index as f64 * epoch_s)
+        };
+        let whole = (end_s / epoch_s) as usize;
+        let flat = (0..whole.saturating_sub(2)).find(|i| {
+            let (first, second, third) = (rate(*i), rate(i + 1), rate(i + 2));
+            first > 0.0 && second <= GROWTH * first && third <= GROWTH * second
+        });
+        let flat = flat.map(|index| index as f64 * epoch_s);
+        match (self.losses.first(), flat) {
+            (Some(loss), Some(flat)) => Some(loss.min(flat)),
+            (Some(loss), None) => Some(*loss),
+            (None, flat) => flat,
+        }
+    }
+
+    fn epoch_s(&self) -> f64 {
+        (ROUND_TRIPS * self.rtt_s).max(EPOCH_MIN_S)
+    }
+
+    /// Payload until a time, between two looks in proportion.
+    fn arrived_at(&self, time_s: f64) -> f64 {
+        let after = self.arrived.partition_point(|(at, _)| *at <= time_s);
+        let before = after.checked_sub(1).map_or((0.0, 0.0), |index| self.arrived[index]);
+        match self.arrived.get(after) {
+            None => before.1,
+            Some(next) => before.1 + (next.1 - before.1) * (time_s - before.0) / (next.0 - before.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A flow at 20 ms that gets `rate(t)` and loses at multiples of `tooth_s`, looked at each 10 ms.
+    fn after(seconds: f64, tooth_s: Option<f64>, rate: impl Fn(f64) -> f64) -> Steadiness {
+        let mut steadiness = Steadiness::default();
+        for i in 1..=(seconds * 100.0) as i64 {
+            let t = i as f64 * 0.01;
+            steadiness.add(&[FlowSample {
+                time_us: i * 10_000,
+                flow: "f".into(),
+                goodput_bps: Some(rate(t) as i64),
+                srtt_us: Some(20_000),
+                total_retrans_segs: Some(tooth_s.map_or(0, |tooth| (t / tooth) as i64)),
+                ..FlowSample::default()
+            }]);
+        }
+        steadiness
+    }
+
+    #[test]
+    fn a_sawtooth_needs_ten_teeth() {
+        let saw = |t: f64| 1e9 * (0.5 + 0.5 * (t % 1.0));
+        assert_eq!(after(9.0, Some(1.0), saw).estimate(), None);
+        let mut steady = after(40.0, Some(1.0), saw);
+        let estimate = steady.estimate().unwrap();
+        assert!((estimate.goodput_bps / 0.75e9 - 1.0).abs() < 0.02, "{estimate:?}");
+        assert!(steady.is_enough(), "{estimate:?}");
+    }
+
+    #[test]
+    fn slow_start_is_left_out() {
+        let mut steady = after(12.0, None, |t| 1e9 * (t / 2.0).min(1.0));
+        let estimate = steady.estimate().unwrap();
+        assert!(estimate.from_s > 1.0, "{estimate:?}");
+        assert!((estimate.goodput_bps / 1e9 - 1.0).abs() < 0.02, "{estimate:?}");
+        assert!(steady.is_enough());
+        assert_eq!(after(1.5, None, |t| 1e9 * t / 2.0).estimate(), None, "still growing");
+    }
+
+    #[test]
+    fn what_keeps_changing_is_never_steady() {
+        let mut wild = after(60.0, Some(1.0), |t| if (t / 13.0) as i64 % 2 == 0 { 1e9 } else { 0.3e9 });
+        assert!(!wild.is_enough(), "{:?}", wild.estimate());
+    }
+}

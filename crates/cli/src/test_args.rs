@@ -1,0 +1,263 @@
+//! The options of `longfat test`: iperf3's names as they are, and ours beside them, checked and made into a client's options.
+
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+use clap::Args;
+use perf::{
+    iperf3::{ClientOptions, Credentials, IpVersion, Padding, wire},
+    report::{Amount, Direction, Protocol, TestSpec},
+};
+use units::{BitRate, Bytes};
+
+use crate::{
+    exit::Exit,
+    iperf_values::{self, Bitrate, Until},
+};
+
+/// Tests last this long where nobody says (as iperf3's).
+const TIME: Duration = Duration::from_secs(10);
+/// The longest `-t auto`.
+const MAX_TIME: Duration = Duration::from_secs(120);
+
+/// Whom to test with, and how.
+#[derive(Debug, Args)]
+pub struct TestArgs {
+    /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs
+    host: String,
+    /// The server's port
+    #[arg(short, long, default_value_t = 5201)]
+    port: u16,
+
+    /// How long to send, in seconds or as in 500ms; `auto`: until goodput is known within 2 %
+    #[arg(short, long, value_name = "TIME|auto", value_parser = iperf_values::until, help_heading = "What to send")]
+    time: Option<Until>,
+    /// Ends `-t auto` at the latest
+    #[arg(long, value_name = "TIME", value_parser = iperf_values::time, help_heading = "What to send")]
+    max_time: Option<Duration>,
+    /// Send so many bytes instead (K, M, G as powers of 1024, or as in 10MB)
+    #[arg(short = 'n', long, value_name = "BYTES", value_parser = iperf_values::bytes, conflicts_with_all = ["time", "blockcount"], help_heading = "What to send")]
+    bytes: Option<Bytes>,
+    /// Send so many blocks instead
+    #[arg(short = 'k', long, value_name = "BLOCKS", value_parser = iperf_values::count, conflicts_with = "time", help_heading = "What to send")]
+    blockcount: Option<u64>,
+    /// Leave the first part out of all figures, in seconds or as in 500ms
+    #[arg(short = 'O', long, value_name = "TIME", value_parser = iperf_values::time, help_heading = "What to send")]
+    omit: Option<Duration>,
+    /// Bytes of one write or datagram
+    #[arg(short, long, value_name = "BYTES", value_parser = iperf_values::bytes, help_heading = "What to send")]
+    length: Option<Bytes>,
+    /// Payload a second and stream, as in 100M or 100mbit, 0 for no limit; /N sends N blocks at a time
+    #[arg(short = 'b', long, value_name = "RATE[/N]", value_parser = iperf_values::bitrate, help_heading = "What to send")]
+    bitrate: Option<Bitrate>,
+
+    /// Send datagrams, at 1 Mb/s where -b says nothing
+    #[arg(short, long, conflicts_with_all = ["set_mss", "no_delay", "congestion", "zerocopy", "skip_rx_copy"], help_heading = "What to send")]
+    udp: bool,
+    /// With -u: as fast as it goes (the same as -b 0)
+    #[arg(long, requires = "udp", conflicts_with = "bitrate", help_heading = "What to send")]
+    max: bool,
+    /// Number datagrams with 64 bits
+    #[arg(long, requires = "udp", help_heading = "What to send")]
+    udp_counters_64bit: bool,
+    /// Forbid routers to fragment datagrams (IPv4)
+    #[arg(long, requires = "udp", help_heading = "What to send")]
+    dont_fragment: bool,
+
+    /// Streams at once, 1 to 128
+    #[arg(short = 'P', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128), help_heading = "Streams")]
+    parallel: u32,
+    /// The server sends
+    #[arg(short = 'R', long, help_heading = "Streams")]
+    reverse: bool,
+    /// Both send, on streams of their own
+    #[arg(long, conflicts_with = "reverse", help_heading = "Streams")]
+    bidir: bool,
+    /// Socket buffers of both ends, as asked of the kernel, which doubles them
+    #[arg(short = 'w', long, value_name = "BYTES", value_parser = iperf_values::bytes, help_heading = "Streams")]
+    window: Option<Bytes>,
+    /// The largest segment (TCP_MAXSEG)
+    #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767), help_heading = "Streams")]
+    set_mss: Option<u32>,
+    /// Send small segments at once (TCP_NODELAY)
+    #[arg(short = 'N', long, help_heading = "Streams")]
+    no_delay: bool,
+    /// The sender's congestion control: one of the kernel's, or of longfat's own (`longfat cc list`)
+    #[arg(short = 'C', long, value_name = "NAME", help_heading = "Streams")]
+    congestion: Option<String>,
+    /// The most that the kernel sends on each stream (SO_MAX_PACING_RATE)
+    #[arg(long, value_name = "RATE", value_parser = iperf_values::rate, help_heading = "Streams")]
+    fq_rate: Option<BitRate>,
+    /// Send without copying (sendfile)
+    #[arg(short = 'Z', long, help_heading = "Streams")]
+    zerocopy: bool,
+    /// Drop what is received without copying it (MSG_TRUNC)
+    #[arg(long, help_heading = "Streams")]
+    skip_rx_copy: bool,
+    /// Type of service: decimal, octal (0...) or hexadecimal (0x...)
+    #[arg(short = 'S', long, value_name = "N", value_parser = iperf_values::tos, help_heading = "Streams")]
+    tos: Option<u8>,
+    /// The same by the name or number of a DSCP
+    #[arg(long, value_name = "DSCP", value_parser = iperf_values::dscp, conflicts_with = "tos", help_heading = "Streams")]
+    dscp: Option<u8>,
+    /// Processors that streams are pinned to, in turn, as in 2,3
+    #[arg(short = 'A', long, value_name = "CPU", value_delimiter = ',', help_heading = "Streams")]
+    affinity: Vec<usize>,
+
+    /// Use IPv4 only
+    #[arg(short = '4', long, conflicts_with = "version6", help_heading = "Connection")]
+    version4: bool,
+    /// Use IPv6 only
+    #[arg(short = '6', long, help_heading = "Connection")]
+    version6: bool,
+    /// The address to come from, or address%device
+    #[arg(short = 'B', long, value_name = "ADDRESS", value_parser = iperf_values::bind, help_heading = "Connection")]
+    bind: Option<(IpAddr, Option<String>)>,
+    /// The device to come from
+    #[arg(long, value_name = "DEVICE", help_heading = "Connection")]
+    bind_dev: Option<String>,
+    /// The port to come from
+    #[arg(long, value_name = "PORT", help_heading = "Connection")]
+    cport: Option<u16>,
+    /// How long a connection may take, in milliseconds or as in 2s
+    #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, default_value = "10000", help_heading = "Connection")]
+    connect_timeout: Duration,
+    /// How long the server may let us wait for our turn
+    #[arg(long, value_name = "TIME", value_parser = iperf_values::time, default_value = "600", help_heading = "Connection")]
+    queue_timeout: Duration,
+    /// The test fails when no data has moved for so long, in milliseconds or as in 2s
+    #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, default_value = "120000", help_heading = "Connection")]
+    rcv_timeout: Duration,
+    /// User name at the server; the password is in IPERF3_PASSWORD
+    #[arg(long, value_name = "NAME", requires = "rsa_public_key_path", help_heading = "Connection")]
+    username: Option<String>,
+    /// The server's public key (PEM)
+    #[arg(long, value_name = "FILE", requires = "username", help_heading = "Connection")]
+    rsa_public_key_path: Option<PathBuf>,
+    /// Encrypt as iperf3 did before 3.17
+    #[arg(long, help_heading = "Connection")]
+    use_pkcs1_padding: bool,
+
+    /// Between two reports, in seconds or as in 10ms; 0 for none
+    #[arg(short, long, value_name = "TIME", value_parser = iperf_values::interval, default_value = "1", help_heading = "Reports")]
+    interval: Duration,
+    /// Ask for the server's own report
+    #[arg(long, help_heading = "Reports")]
+    get_server_output: bool,
+    /// Put this before each line
+    #[arg(short = 'T', long, value_name = "TEXT", help_heading = "Reports")]
+    title: Option<String>,
+    /// Goes into the JSON as it is
+    #[arg(long, value_name = "TEXT", help_heading = "Reports")]
+    extra_data: Option<String>,
+    /// More about the test
+    #[arg(short = 'V', long, help_heading = "Reports")]
+    pub verbose: bool,
+    /// Print iperf3's own JSON
+    #[arg(short = 'J', long, conflicts_with = "json_stream", help_heading = "Reports")]
+    pub iperf3_json: bool,
+    /// Print iperf3's JSON as it happens, an event a line
+    #[arg(long, help_heading = "Reports")]
+    pub json_stream: bool,
+    /// Keep no record of the test
+    #[arg(long, help_heading = "Reports")]
+    pub no_record: bool,
+    /// Between two looks at the sockets, for the record
+    #[arg(long, value_name = "TIME", value_parser = iperf_values::interval, default_value = "10ms", help_heading = "Reports")]
+    pub sample: Duration,
+}
+
+impl TestArgs {
+    /// Ends by itself when the goodput is known.
+    pub fn is_auto(&self) -> bool {
+        self.time == Some(Until::Known)
+    }
+
+    /// The congestion control asked for.
+    pub fn congestion(&self) -> Option<&str> {
+        self.congestion.as_deref()
+    }
+
+    /// What the client is to do.
+    pub fn options(&self) -> anyhow::Result<ClientOptions> {
+        let spec = self.spec()?;
+        let (bind, device) = match &self.bind {
+            Some((address, device)) => (Some(*address), device.clone().or_else(|| self.bind_dev.clone())),
+            None => (None, self.bind_dev.clone()),
+        };
+        Ok(ClientOptions {
+            port: self.port,
+            ip: match (self.version4, self.version6) {
+                (true, _) => Some(IpVersion::V4),
+                (_, true) => Some(IpVersion::V6),
+                _ => None,
+            },
+            bind,
+            device,
+            client_port: self.cport,
+            connect_timeout: self.connect_timeout,
+            queue_timeout: self.queue_timeout,
+            idle_timeout: Some(self.rcv_timeout),
+            credentials: self.credentials()?,
+            pin: self.affinity.clone(),
+            fit_block: self.udp && self.length.is_none(),
+            ..ClientOptions::new(&self.host, spec)
+        })
+    }
+
+    fn spec(&self) -> anyhow::Result<TestSpec> {
+        let amount = match (self.bytes, self.blockcount, self.time) {
+            (Some(bytes), ..) => Amount::Bytes(bytes),
+            (_, Some(blocks), _) => Amount::Blocks(blocks),
+            (_, _, Some(Until::Known)) => Amount::Time(self.max_time.unwrap_or(MAX_TIME)),
+            (_, _, Some(Until::Time(time))) => Amount::Time(time),
+            (_, _, None) => Amount::Time(TIME),
+        };
+        if self.max_time.is_some() && !self.is_auto() {
+            return Err(Exit::BadInput("--max-time goes with -t auto".into()).into());
+        }
+        let protocol = if self.udp { Protocol::Udp } else { Protocol::Tcp };
+        let unsaid = (self.udp && !self.max).then(wire::default_udp_rate);
+        let (rate, burst) = self.bitrate.map_or((unsaid, 0), |Bitrate { rate, burst }| (rate, burst));
+        let spec = TestSpec {
+            protocol,
+            direction: match (self.bidir, self.reverse) {
+                (true, _) => Direction::Both,
+                (_, true) => Direction::Reverse,
+                _ => Direction::Forward,
+            },
+            streams: self.parallel,
+            amount,
+            omit: self.omit.unwrap_or_default(),
+            block: self.length.unwrap_or(wire::default_block(protocol, None)),
+            interval: self.interval,
+            rate,
+            burst,
+            fq_rate: self.fq_rate,
+            window: self.window,
+            mss: self.set_mss,
+            nodelay: self.no_delay,
+            congestion: self.congestion.clone(),
+            tos: self.tos.or(self.dscp.map(|dscp| dscp << 2)).unwrap_or(0),
+            flow_label: None,
+            zerocopy: self.zerocopy,
+            skip_rx_copy: self.skip_rx_copy,
+            dont_fragment: self.dont_fragment,
+            udp_counters_64bit: self.udp_counters_64bit,
+            get_server_output: self.get_server_output,
+            title: self.title.clone(),
+            extra_data: self.extra_data.clone(),
+        };
+        // What a server would refuse is refused here, before anything is connected.
+        wire::Params::of(&spec).spec().map_err(|refusal| Exit::BadInput(refusal.to_string()))?;
+        Ok(spec)
+    }
+
+    fn credentials(&self) -> anyhow::Result<Option<Credentials>> {
+        let (Some(user), Some(key)) = (&self.username, &self.rsa_public_key_path) else { return Ok(None) };
+        let password = std::env::var("IPERF3_PASSWORD")
+            .map_err(|_| Exit::BadInput("the password of --username must be in IPERF3_PASSWORD".into()))?;
+        let padding = if self.use_pkcs1_padding { Padding::Pkcs1 } else { Padding::Oaep };
+        let credentials = Credentials::new(user, &password, key, padding);
+        Ok(Some(credentials.map_err(|error| Exit::BadInput(error.to_string()))?))
+    }
+}

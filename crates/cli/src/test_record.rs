@@ -1,0 +1,314 @@
+//! A test as a run on record: both ends' samples on one time axis, the summary with its verdict, and iperf3's JSON beside.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use perf::{
+    iperf3::{ClientOptions, flow_name},
+    iperf3_json::{self, FILE_NAME},
+    report::{Protocol, Report, Start, StreamEnd, TestSpec},
+};
+use record::Writer;
+use schema::{Cause, FlowSample, FlowSummary, Metrics, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use serde_json::{Value, json};
+use verdict::{Buffer, FlowContext, FlowTimes};
+
+use crate::{flow_context, job, steadiness::Estimate, test_teller::Seen};
+
+/// The engine's name in a record of a test between hosts.
+const ENGINE: &str = "test";
+/// A sample of the other end belongs to ours if it is not further away than so many sample intervals.
+const NEAR: i64 = 2;
+/// A cause is told with its seconds from this share of the time on.
+const TOLD_SHARE: f64 = 0.01;
+
+/// A record being written.
+pub struct Recording {
+    runs_dir: PathBuf,
+    name: String,
+    writer: Option<Writer>,
+}
+
+/// What was made of a test.
+pub struct Kept {
+    /// The run's summary.
+    pub run: RunSummary,
+    /// The record's directory, where there is one.
+    pub path: Option<PathBuf>,
+    /// With `-t auto`.
+    pub steady: Option<Option<Estimate>>,
+}
+
+impl Recording {
+    /// Of a test that has not begun.
+    pub fn new(runs_dir: &Path, options: &ClientOptions) -> Self {
+        Recording { runs_dir: runs_dir.into(), name: format!("test-{}", options.host), writer: None }
+    }
+
+    /// The data begins: from now on a killed test leaves what it had.
+    pub fn begin(&mut self, start: &Start) -> anyhow::Result<()> {
+        let begun = begun();
+        let compact: String = begun.started.chars().filter(|c| !matches!(c, '-' | ':')).collect();
+        let id = record::new_id(&compact, ENGINE, None, 1);
+        let title = serde_json::to_string(&title(start))?;
+        let toml =
+            format!("# A test between real hosts ({FILE_NAME}); there is no scenario.\ntitle = {title}\n");
+        let summary = summary(&self.name, start, begun);
+        self.writer = Some(Writer::create(&self.runs_dir, &self.name, &id, &toml, &summary)?);
+        Ok(())
+    }
+
+    /// Adds rows.
+    pub fn append(&mut self, rows: &[FlowSample]) -> anyhow::Result<()> {
+        match &mut self.writer {
+            Some(writer) => Ok(writer.append(rows, &[], &[])?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Completes the record and explains the test; `None` where no data ever flowed.
+pub fn keep(
+    seen: Seen,
+    peer: Vec<FlowSample>,
+    options: &ClientOptions,
+    report: &Report,
+) -> anyhow::Result<Option<Kept>> {
+    let Some(start) = &report.start else { return Ok(None) };
+    let mut rows = join(seen.rows, &peer);
+    rows.sort_by_key(|row| row.time_us);
+    let mut run = begun();
+    run.started = jiff::Timestamp::try_from(start.time)
+        .map_or(run.started, |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    run.duration_s = rows.last().map_or(0.0, |row| row.time_us as f64 * 1e-6);
+    run.wall_s = run.duration_s;
+    run.partial = report.end.is_none();
+    run.quality.notes = seen.notes;
+    run.quality.notes.extend(report.error.clone());
+    for connection in &start.connections {
+        let name = flow_name(connection.id);
+        let context =
+            context(start, &options.spec, &name, connection.sender, connection.local.ip().to_string());
+        verdict::decide(&mut rows, &[], &context);
+        let end = report.end.as_ref();
+        let stream = end.and_then(|end| end.streams.iter().find(|stream| stream.id == connection.id));
+        let mut flow = verdict::summarize(&rows, &[], &times(start, report, stream, &rows, &name), &context);
+        flow.cc_kernel_name = options.congestion.clone();
+        if let Some(stream) = stream {
+            complete(&mut flow, stream);
+        }
+        run.flows.push(flow);
+    }
+    let goodputs: Vec<f64> =
+        run.flows.iter().filter(|flow| flow.has_window()).filter_map(|flow| flow.goodput_bps).collect();
+    run.fairness_jain = model::jain_index(&goodputs);
+    let path = match seen.recording {
+        Some(Recording { writer: Some(writer), name, .. }) => {
+            run.id = writer.id().to_string();
+            Some(write(writer, &summary(&name, start, run.clone()), report, &rows)?)
+        }
+        _ => None,
+    };
+    Ok(Some(Kept { run, path, steady: seen.steady }))
+}
+
+fn write(writer: Writer, summary: &Summary, report: &Report, rows: &[FlowSample]) -> anyhow::Result<PathBuf> {
+    let document = serde_json::to_string_pretty(&iperf3_json::to_json(report))? + "\n";
+    let beside = writer.path().join(FILE_NAME);
+    if let Err(error) = std::fs::write(&beside, document) {
+        writer.abort();
+        return Err(error).with_context(|| format!("cannot write {}", beside.display()));
+    }
+    Ok(writer.finish(summary, rows, &[], &[])?)
+}
+
+fn begun() -> RunSummary {
+    RunSummary {
+        id: String::new(),
+        engine: ENGINE.into(),
+        variant: None,
+        kernel: None,
+        sweep: BTreeMap::new(),
+        repeat: 1,
+        seed: 0,
+        duration_s: 0.0,
+        wall_s: 0.0,
+        started: job::now(),
+        partial: false,
+        flows: Vec::new(),
+        links: Vec::new(),
+        fairness_jain: None,
+        quality: Quality { ok: true, ..Quality::default() },
+    }
+}
+
+fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {
+    Summary {
+        schema: SUMMARY_SCHEMA.into(),
+        scenario: name.into(),
+        title: title(start),
+        host: lab::host_info(),
+        runs: vec![run],
+        published: Vec::new(),
+    }
+}
+
+fn title(start: &Start) -> String {
+    start.spec.title.clone().unwrap_or_else(|| format!("a test with {}", start.peer_name))
+}
+
+/// The samples of both ends in one row each: what the other end saw at nearly the same time is added to ours. Its times are
+/// since the data began there, which is half a round trip from here.
+fn join(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
+    let mut by_flow: BTreeMap<&str, Vec<&FlowSample>> = BTreeMap::new();
+    for row in peer {
+        by_flow.entry(&row.flow).or_default().push(row);
+    }
+    for samples in by_flow.values_mut() {
+        samples.sort_by_key(|row| row.time_us);
+    }
+    for row in &mut rows {
+        let Some(samples) = by_flow.get(row.flow.as_str()) else { continue };
+        let spacing = match samples.as_slice() {
+            [first, second, ..] => second.time_us - first.time_us,
+            _ => continue,
+        };
+        let after = samples.partition_point(|sample| sample.time_us < row.time_us);
+        let around = samples[after.saturating_sub(1)..].iter().take(2);
+        let Some(nearest) = around.min_by_key(|sample| (sample.time_us - row.time_us).abs()) else {
+            continue;
+        };
+        if (nearest.time_us - row.time_us).abs() > NEAR * spacing {
+            continue;
+        }
+        let receiver_is_peer = nearest.rcvbuf_bytes.is_some();
+        if receiver_is_peer {
+            // Goodput is what was received.
+            row.goodput_bps = nearest.goodput_bps.or(row.goodput_bps);
+        }
+        for index in 0..FlowSample::COLUMNS.len() {
+            if row.metric(index).is_none() {
+                row.set_metric(index, nearest.metric(index));
+            }
+        }
+    }
+    rows
+}
+
+/// What is known of a stream beside its samples. Of the other host's settings only those are known that were asked for.
+fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String) -> FlowContext {
+    let there = start.peer_name.clone();
+    let (from, to) = if sends { (here, there) } else { (there, here) };
+    let tuned = |sysctl: &str| {
+        let values = flow_context::setting(None, sysctl)
+            .map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u64>>());
+        values.and_then(|values| values.try_into().ok()).map_or(Buffer::Unknown, Buffer::Tuned)
+    };
+    let buffer = |is_here: bool, sysctl: &str| match (spec.window, is_here) {
+        (Some(asked), _) => Buffer::Fixed(asked.0),
+        (None, true) => tuned(sysctl),
+        (None, false) => Buffer::Unknown,
+    };
+    let rate = [spec.fq_rate, spec.rate].into_iter().flatten().min();
+    FlowContext {
+        name: name.into(),
+        from,
+        to,
+        send_buffer: buffer(sends, "net.ipv4.tcp_wmem"),
+        receive_buffer: buffer(!sends, "net.ipv4.tcp_rmem"),
+        pacing_bps: rate.map(units::BitRate::as_f64),
+        ..FlowContext::default()
+    }
+}
+
+fn times(
+    start: &Start,
+    report: &Report,
+    stream: Option<&StreamEnd>,
+    rows: &[FlowSample],
+    name: &str,
+) -> FlowTimes {
+    let tcp = start.spec.protocol == Protocol::Tcp;
+    let last = rows.iter().rev().find(|row| row.flow == name);
+    let omit_us = start.spec.omit.as_micros() as i64;
+    let seconds = |time_s: f64| (time_s * 1e6) as i64 + omit_us;
+    FlowTimes {
+        kind: if tcp { "tcp" } else { "udp" }.into(),
+        cc: report.end.as_ref().and_then(|end| end.sender_congestion.clone()).filter(|_| tcp),
+        started_us: Some(stream.map_or(0, |stream| seconds(stream.received.start_s))),
+        ended_us: stream.map(|stream| seconds(stream.received.end_s)).or(last.map(|row| row.time_us)),
+        bytes: match stream {
+            Some(stream) => stream.received.bytes,
+            None => {
+                last.and_then(|row| row.bytes_received.or(row.bytes_acked)).map_or(0, |n| n.max(0) as u64)
+            }
+        },
+    }
+}
+
+/// What the test's end tells better than the samples.
+fn complete(flow: &mut FlowSummary, stream: &StreamEnd) {
+    if let Some(retransmits) = stream.tcp.and_then(|tcp| tcp.retransmits) {
+        flow.retransmitted_segs = Some(retransmits);
+    }
+    if let (Some(sent), Some(received)) = (&stream.sent.udp, &stream.received.udp) {
+        flow.datagrams_sent = Some(sent.packets);
+        flow.datagrams_lost = u64::try_from(received.lost).ok();
+        flow.datagrams_reordered = Some(received.out_of_order);
+        flow.jitter_us = Some(received.jitter_s * 1e6);
+        flow.loss_share =
+            (received.packets > 0).then(|| received.lost.max(0) as f64 / received.packets as f64);
+    }
+}
+
+/// The verdict in lines: what limited each flow for how long, the evidence, and what would change it.
+pub fn text(kept: &Kept) -> String {
+    let mut lines = Vec::new();
+    for flow in kept.run.flows.iter().filter(|flow| flow.verdict.is_some()) {
+        let mut causes: Vec<(Cause, f64)> =
+            Cause::ALL.into_iter().map(|cause| (cause, flow.limited.share(cause))).collect();
+        causes.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let told: Vec<String> = causes
+            .iter()
+            .filter(|(_, share)| *share >= TOLD_SHARE)
+            .map(|(cause, share)| {
+                format!(
+                    "{} {:.1} s ({:.0} %)",
+                    view::words::cause(*cause),
+                    share * kept.run.duration_s,
+                    share * 100.0
+                )
+            })
+            .collect();
+        lines.push(format!("\n{} was limited by: {}", flow.name, told.join(", ")));
+        lines.extend(flow.evidence.iter().map(|evidence| format!("  {evidence}")));
+        lines.extend(flow.remedy.iter().map(|remedy| format!("  to change it: {remedy}")));
+    }
+    match &kept.steady {
+        Some(Some(estimate)) => lines.push(format!(
+            "\nsteady goodput {} within {:.1} % (95 % confidence, {} loss epochs since {:.1} s)",
+            view::number::rate(estimate.goodput_bps),
+            estimate.precision * 100.0,
+            estimate.epochs,
+            estimate.from_s
+        )),
+        Some(None) => lines.push("\nno steady state within the time of the test".into()),
+        None => {}
+    }
+    lines.extend(kept.path.iter().map(|path| format!("record: {}", path.display())));
+    lines.join("\n")
+}
+
+/// What `-t auto` came to.
+pub fn steady_json(steady: &Option<Estimate>) -> Value {
+    match steady {
+        None => json!({ "known": false }),
+        Some(estimate) => json!({
+            "known": true, "goodput_bps": estimate.goodput_bps, "precision": estimate.precision,
+            "from_s": estimate.from_s, "epochs": estimate.epochs,
+        }),
+    }
+}

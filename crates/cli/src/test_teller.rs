@@ -1,0 +1,166 @@
+//! How a test is told while it runs, and what is remembered of it.
+
+use std::{io::IsTerminal, time::Duration};
+
+use perf::{
+    iperf3::{Looks, Observer},
+    iperf3_json::{self, Event, TextFormat},
+    report::{Interval, Start},
+};
+use schema::FlowSample;
+
+use crate::{
+    exit::Exit,
+    output,
+    steadiness::{Estimate, Steadiness},
+    test_args::TestArgs,
+    test_record::Recording,
+};
+
+/// In which form results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// iperf3's lines.
+    Text(TextFormat),
+    /// longfat's document.
+    Json,
+    /// iperf3's document.
+    Iperf3Json,
+    /// iperf3's events.
+    JsonStream,
+}
+
+impl Form {
+    /// What the options ask for.
+    pub fn of(args: &TestArgs, json: bool) -> anyhow::Result<Form> {
+        match (json, args.iperf3_json, args.json_stream) {
+            (true, false, false) => Ok(Form::Json),
+            (false, true, _) => Ok(Form::Iperf3Json),
+            (false, _, true) => Ok(Form::JsonStream),
+            (false, false, false) => {
+                Ok(Form::Text(TextFormat { verbose: args.verbose, ..TextFormat::default() }))
+            }
+            (true, ..) => Err(Exit::BadInput(
+                "--json is longfat's own document; -J and --json-stream are iperf3's".into(),
+            )
+            .into()),
+        }
+    }
+}
+
+/// Prints a test as it goes and keeps its samples.
+pub struct Teller {
+    form: Form,
+    sample: Duration,
+    start: Option<Start>,
+    looks: Looks,
+    notes: Vec<String>,
+    recording: Option<Recording>,
+    auto: Option<Steadiness>,
+    /// Standard output is gone: nothing more is printed.
+    closed: bool,
+}
+
+/// What is remembered of a test.
+pub struct Seen {
+    /// Samples of this end's sockets.
+    pub rows: Vec<FlowSample>,
+    /// What people were told.
+    pub notes: Vec<String>,
+    /// The record under way.
+    pub recording: Option<Recording>,
+    /// With `-t auto`: what is known of the goodput; the inner `None` where there was no steady state.
+    pub steady: Option<Option<Estimate>>,
+}
+
+impl Teller {
+    /// Nothing has happened yet.
+    pub fn new(form: Form, args: &TestArgs, recording: Option<Recording>) -> Self {
+        Teller {
+            form,
+            sample: args.sample,
+            start: None,
+            looks: Looks::default(),
+            notes: Vec::new(),
+            recording,
+            auto: args.is_auto().then(Steadiness::default),
+            closed: false,
+        }
+    }
+
+    /// All that was seen.
+    pub fn finish(self) -> Seen {
+        Seen {
+            rows: self.looks.into_rows(),
+            notes: self.notes,
+            recording: self.recording,
+            steady: self.auto.map(|auto| auto.estimate()),
+        }
+    }
+
+    fn print(&mut self, text: &str) {
+        // A reader that has gone does not end the test: its record is still to be made.
+        self.closed = self.closed || output::text(text).is_err();
+    }
+}
+
+impl Observer for Teller {
+    fn note(&mut self, text: &str) {
+        output::note(&format!("longfat: {text}"));
+        self.notes.push(text.into());
+    }
+
+    fn start(&mut self, start: &Start) {
+        self.start = Some(start.clone());
+        match self.form {
+            Form::Text(format) => self.print(&iperf3_json::start_text(start, format)),
+            Form::JsonStream => self.print(&iperf3_json::event_line(Event::Start(start))),
+            Form::Json | Form::Iperf3Json => {}
+        }
+        if let Some(recording) = &mut self.recording
+            && let Err(error) = recording.begin(start)
+        {
+            let text = format!("there will be no record: {error:#}");
+            self.recording = None;
+            self.note(&text);
+        }
+    }
+
+    fn interval(&mut self, interval: &Interval) {
+        let Some(start) = &self.start else { return };
+        let text = match self.form {
+            Form::Text(format) => iperf3_json::interval_text(start, interval, format),
+            Form::JsonStream => iperf3_json::event_line(Event::Interval(start, interval)),
+            Form::Json | Form::Iperf3Json if std::io::stderr().is_terminal() => {
+                let bytes: u64 = interval.streams.iter().map(|stream| stream.bytes).sum();
+                let rate = bytes as f64 * 8.0 / (interval.end_s - interval.start_s).max(1e-9);
+                output::note(&format!("{:8.2} s  {}", interval.end_s, view::number::rate(rate)));
+                return;
+            }
+            Form::Json | Form::Iperf3Json => return,
+        };
+        self.print(&text);
+    }
+
+    fn sample_interval(&self) -> Option<Duration> {
+        (!self.sample.is_zero()).then_some(self.sample)
+    }
+
+    fn samples(&mut self, rows: &[FlowSample]) {
+        self.looks.add(rows);
+        if let Some(auto) = &mut self.auto {
+            auto.add(rows);
+        }
+        if let Some(recording) = &mut self.recording
+            && let Err(error) = recording.append(rows)
+        {
+            let text = format!("there will be no record: {error:#}");
+            self.recording = None;
+            self.note(&text);
+        }
+    }
+
+    fn is_enough(&mut self) -> bool {
+        self.auto.as_mut().is_some_and(Steadiness::is_enough)
+    }
+}

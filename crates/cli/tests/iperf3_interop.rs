@@ -1,0 +1,247 @@
+//! Our client with iperf3's server and iperf3's client with ours, flag by flag, over loopback. Both ends' JSON is compared.
+
+mod common;
+
+use std::{
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use common::{
+    binary,
+    iperf3::{Running, document, free_port, has_iperf3, wait_for_listener},
+};
+use serde_json::Value;
+
+/// Tests side by side; the machine has at least two processors.
+const SIDE_BY_SIDE: usize = 3;
+
+/// A test: flags that both clients take. `exact`: so many bytes are sent.
+struct Case {
+    flags: &'static str,
+    exact: Option<u64>,
+}
+
+const fn case(flags: &'static str) -> Case {
+    Case { flags, exact: None }
+}
+
+const fn exact(flags: &'static str, bytes: u64) -> Case {
+    Case { flags, exact: Some(bytes) }
+}
+
+/// Most are of an amount: iperf3's shortest time is a second.
+const CASES: &[Case] = &[
+    case("-t 1"),
+    case("-t 1 -R -i 0.5"),
+    case("-t 1 --bidir"),
+    case("-t 1 -O 1"),
+    case("-t 1 -b 40M"),
+    case("-t 1 -b 40M/4 -R"),
+    exact("-n 20M", 20 << 20),
+    case("-n 20M -R"),
+    exact("-n 20M -P 3", 20 << 20),
+    case("-n 20M -P 3 -R"),
+    exact("-k 64", 64 * 131_072),
+    case("-k 64 -R"),
+    exact("-n 8M -l 16K", 8 << 20),
+    case("-n 8M -w 256K"),
+    case("-n 8M -w 256K -R"),
+    case("-n 8M -M 1000"),
+    case("-n 8M -M 1000 -R"),
+    case("-n 8M -N"),
+    case("-n 8M -C reno"),
+    case("-n 8M -C reno -R"),
+    case("-n 8M --fq-rate 400M"),
+    case("-n 8M --fq-rate 400M -R"),
+    case("-n 20M -Z"),
+    case("-n 20M -Z -R"),
+    case("-n 8M -S 0x10"),
+    case("-n 8M -4"),
+    case("-n 8M -B 127.0.0.1"),
+    case("-n 8M -T titled --extra-data more"),
+    case("-n 8M --get-server-output"),
+    case("-n 8M --connect-timeout 3000 -P 20"),
+    case("-u -t 1 -b 20M"),
+    case("-u -t 1 -b 20M -R"),
+    case("-u -t 1 -b 10M --bidir -P 2"),
+    case("-u -n 1M -b 50M -l 1000"),
+    case("-u -k 200 -b 50M --udp-counters-64bit"),
+    case("-u -n 1M -b 50M -R"),
+];
+
+/// What both ends of a test printed.
+struct Both {
+    what: String,
+    client: Value,
+    server: Value,
+}
+
+fn run(flags: &str, ours_is_client: bool) -> Both {
+    let port = free_port().to_string();
+    let ours = |command: &str| {
+        let mut ours = Command::new(binary());
+        ours.arg(command);
+        ours
+    };
+    let what = format!("{} {flags}", if ours_is_client { "longfat test" } else { "iperf3 -c" });
+    let mut server = if ours_is_client { Command::new("iperf3") } else { ours("serve") };
+    if ours_is_client {
+        server.arg("-s");
+    }
+    let server = Running::start(server.args(["-1", "-J", "-p", &port]));
+    wait_for_listener(port.parse().unwrap());
+    let mut client = if ours_is_client { ours("test") } else { Command::new("iperf3") };
+    if ours_is_client {
+        client.args(["127.0.0.1", "--no-record"]);
+    } else {
+        client.args(["-c", "127.0.0.1"]);
+    }
+    let client = Running::start(client.args(["-J", "-p", &port]).args(flags.split_whitespace()));
+    let (client, server) = (client.output(), server.output());
+    assert!(client.status.success(), "{what}: {client:?}");
+    assert!(server.status.success(), "{what}: {server:?}");
+    Both { client: document(&what, &client), server: document(&what, &server), what }
+}
+
+fn bytes(of: &Value, key: &str) -> u64 {
+    of["end"][key]["bytes"].as_u64().unwrap_or_else(|| panic!("no end.{key}.bytes in {of:#}"))
+}
+
+fn check(case: &Case, both: &Both) {
+    let Both { what, client, server } = both;
+    for (side, of) in [("client", client), ("server", server)] {
+        assert_eq!(of.get("error"), None, "{what}: the {side}: {of:#}");
+    }
+    let has = |flag: &str| case.flags.split_whitespace().any(|word| word == flag);
+    if has("-u") {
+        return check_udp(case, both);
+    }
+    let directions: &[&str] = if has("--bidir") { &["", "_bidir_reverse"] } else { &[""] };
+    for direction in directions {
+        let (sent, received) = (format!("sum_sent{direction}"), format!("sum_received{direction}"));
+        let (sent_bytes, received_bytes) = (bytes(client, &sent), bytes(client, &received));
+        assert!(received_bytes > 0, "{what}: nothing received: {client:#}");
+        // What was in the kernel's buffers when the time was over is sent and not received. What is omitted each end times
+        // for itself.
+        assert!(
+            received_bytes <= sent_bytes || has("-O"),
+            "{what}: {received_bytes} received of {sent_bytes}"
+        );
+        // Each end told the other what it counted: both have the same figures.
+        let client_sends = !has("-R") && direction.is_empty();
+        let (told, key) = if client_sends { (received_bytes, &received) } else { (sent_bytes, &sent) };
+        assert_eq!(bytes(server, key), told, "{what}: {key} at both ends");
+        let retransmits = &client["end"][&sent]["retransmits"];
+        assert!(retransmits.is_u64(), "{what}: retransmits of {sent}: {retransmits}");
+    }
+    if let Some(exact) = case.exact {
+        let sent = bytes(client, "sum_sent");
+        assert!(sent >= exact && sent < exact + (4 << 17), "{what}: {sent} of {exact}");
+    }
+    if has("-O") {
+        let intervals = client["intervals"].as_array().unwrap();
+        assert!(intervals.iter().any(|i| i["sum"]["omitted"] == true), "{what}: {client:#}");
+        let seconds = client["end"]["sum_sent"]["seconds"].as_f64().unwrap();
+        assert!((0.9..1.5).contains(&seconds), "{what}: {seconds} s count");
+    }
+    if has("-b") {
+        let rate = client["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+        assert!((20e6..48e6).contains(&rate), "{what}: {rate} bit/s of 40 Mb/s");
+    }
+    if has("--get-server-output") {
+        let output = client.get("server_output_json").or(client.get("server_output_text"));
+        assert!(output.is_some(), "{what}: {client:#}");
+    }
+    if has("reno") {
+        assert_eq!(client["end"]["sender_tcp_congestion"], "reno", "{what}");
+    }
+    if has("-M") {
+        assert_eq!(client["start"]["tcp_mss"], 1000, "{what}");
+    }
+    if has("-P") {
+        let streams = client["end"]["streams"].as_array().unwrap().len();
+        assert!(case.flags.contains(&format!("-P {streams}")), "{what}: {streams} streams");
+    }
+}
+
+fn check_udp(case: &Case, both: &Both) {
+    let Both { what, client, server } = both;
+    let sum = &client["end"]["sum"];
+    let packets = sum["packets"].as_u64().unwrap_or_else(|| panic!("{what}: {client:#}"));
+    assert!(packets > 10, "{what}: {sum}");
+    assert!(sum["jitter_ms"].is_number() && sum["lost_packets"].is_number(), "{what}: {sum}");
+    let lost = sum["lost_percent"].as_f64().unwrap();
+    assert!(lost < 20.0, "{what}: loopback lost {lost} %");
+    assert!(server["end"]["sum"]["packets"].as_u64().is_some_and(|n| n > 10), "{what}: {server:#}");
+    if case.flags.contains("-b 20M") {
+        let rate = sum["bits_per_second"].as_f64().unwrap();
+        assert!((15e6..22e6).contains(&rate), "{what}: {rate} bit/s of 20 Mb/s");
+    }
+}
+
+/// Runs all cases, some side by side; the first failure is told with its case.
+fn run_all(ours_is_client: bool) {
+    if !has_iperf3() {
+        return;
+    }
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| {
+                while let Some(case) = CASES.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    check(case, &run(case.flags, ours_is_client));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn our_client_and_iperf3s_server_agree() {
+    run_all(true);
+}
+
+#[test]
+fn iperf3s_client_and_our_server_agree() {
+    run_all(false);
+}
+
+/// Keys that iperf3's document has and ours must have, at the same end with the same flags.
+#[test]
+fn our_document_has_the_keys_of_iperf3s() {
+    if !has_iperf3() {
+        return;
+    }
+    for flags in ["-n 4M", "-n 4M -R", "-n 4M --bidir", "-u -n 200K -b 20M"] {
+        let ours = run(flags, true);
+        let theirs = run(flags, false);
+        for (side, ours, theirs) in
+            [("client", &ours.client, &theirs.client), ("server", &theirs.server, &ours.server)]
+        {
+            let mut missing = Vec::new();
+            lacks(ours, theirs, "", &mut missing);
+            assert!(missing.is_empty(), "{flags}: our {side} lacks {missing:?}");
+        }
+    }
+}
+
+/// Paths of what is in `theirs` and not in `ours`. Lists are compared by their first element.
+fn lacks(ours: &Value, theirs: &Value, path: &str, missing: &mut Vec<String>) {
+    match (ours, theirs) {
+        (Value::Object(ours), Value::Object(theirs)) => {
+            for (key, value) in theirs {
+                match ours.get(key) {
+                    Some(own) => lacks(own, value, &format!("{path}.{key}"), missing),
+                    None => missing.push(format!("{path}.{key}")),
+                }
+            }
+        }
+        (Value::Array(ours), Value::Array(theirs)) => {
+            if let (Some(own), Some(value)) = (ours.first(), theirs.first()) {
+                lacks(own, value, &format!("{path}[]"), missing);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,116 @@
+//! `longfat test`: the record it keeps, its documents, and what is told of mistakes.
+
+mod common;
+
+use std::process::Command;
+
+use common::{
+    Place, binary,
+    iperf3::{Running, free_port, wait_for_listener},
+};
+use serde_json::Value;
+
+fn serve() -> (Running, String) {
+    let port = free_port();
+    let server = Running::start(Command::new(binary()).args(["serve", "-i", "0", "-p", &port.to_string()]));
+    wait_for_listener(port);
+    (server, port.to_string())
+}
+
+#[test]
+fn a_test_is_a_run_on_record() {
+    let (_server, port) = serve();
+    let place = Place::new("");
+    for direction in [&[][..], &["-R"]] {
+        let args = ["test", "127.0.0.1", "-p", &port, "-t", "0.6", "-i", "0.2", "--json"];
+        let document = place.run(&[&args[..], direction].concat()).json();
+        assert_eq!(document["schema"], "longfat.test/1");
+        let flow = &document["flows"][0];
+        assert_eq!(flow["name"], "stream-1");
+        assert!(flow["goodput_bps"].as_f64().unwrap() > 1e6, "{document:#}");
+        assert!(flow["verdict"].is_string(), "both ends were sampled: {document:#}");
+        // What only the sender's and only the receiver's socket know, whichever end is ours.
+        for known in ["min_rtt_us", "max_cwnd_bytes", "window_share"] {
+            assert!(flow[known].is_number(), "{direction:?}: {known}: {flow:#}");
+        }
+        let record = document["record"].as_str().unwrap();
+        assert!(place.path(record).join("iperf3.json").is_file());
+        let shown = place.run(&["show", "last", "--json"]).json();
+        assert_eq!(shown["runs"][0]["flows"][0]["bytes"], flow["bytes"]);
+        assert_eq!(shown["runs"][0]["partial"], false);
+        assert_eq!(place.run(&["plot", "last", "-o", "plot.svg"]).code, 0);
+    }
+}
+
+#[test]
+fn each_form_is_what_it_says() {
+    let (_server, port) = serve();
+    let place = Place::new("");
+    let run = |args: &[&str]| {
+        let all = ["test", "127.0.0.1", "-p", &port, "-t", "0.3", "-i", "0.1", "--no-record"];
+        let ran = place.run(&[&all[..], args].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.stdout
+    };
+    let iperf3: Value = serde_json::from_str(&run(&["-J"])).unwrap();
+    assert_eq!(iperf3["intervals"].as_array().unwrap().len(), 3, "{iperf3:#}");
+    let stream = run(&["--json-stream"]);
+    let events: Vec<Value> = stream.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(names, ["start", "interval", "interval", "interval", "end"]);
+    let text = run(&["-T", "mine", "--get-server-output"]);
+    assert!(text.contains("mine:  [ ID] Interval") && text.contains("Server output:"), "{text}");
+    assert!(!place.path("runs").exists(), "--no-record");
+}
+
+#[test]
+fn auto_ends_by_itself_or_says_that_there_is_no_steady_state() {
+    let (_server, port) = serve();
+    let place = Place::new("");
+    let run = |args: &[&str]| {
+        let all = ["test", "127.0.0.1", "-p", &port, "-t", "auto", "--json", "--no-record"];
+        place.run(&[&all[..], args].concat()).json()
+    };
+    // What a pace holds is steady at once: ten epochs of 100 ms after the start.
+    let steady = run(&["-b", "80M", "-l", "8K", "--max-time", "20"]);
+    assert_eq!(steady["steady"]["known"], true, "{steady:#}");
+    let goodput = steady["steady"]["goodput_bps"].as_f64().unwrap();
+    assert!((0.95..1.05).contains(&(goodput / 80e6)), "{goodput}");
+    assert!(steady["streams"][0]["sent"]["duration_s"].as_f64().unwrap() < 19.0);
+    let short = run(&["--max-time", "0.5"]);
+    assert_eq!(short["steady"]["known"], false, "{short:#}");
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_connected() {
+    let place = Place::new("");
+    for (args, word) in [
+        (&["-P", "129"][..], "129"),
+        (&["-t", "0"], "some time"),
+        (&["-t", "1", "-n", "1M"], "cannot be used with"),
+        (&["-l", "2M"], "len"),
+        (&["-w", "1G"], "window"),
+        (&["-i", "0.1ms"], "1 ms"),
+        (&["-R", "--bidir"], "cannot be used with"),
+        (&["-u", "-l", "10"], "len"),
+        (&["--max-time", "5"], "auto"),
+        (&["--username", "me"], "rsa-public-key-path"),
+        (&["-J", "--json"], "longfat's own"),
+    ] {
+        let ran = place.run(&[&["test", "127.0.0.1", "-p", "1"], args].concat());
+        assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(word), "{args:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn nobody_there_is_an_error_with_a_reason() {
+    let place = Place::new("");
+    let port = free_port().to_string();
+    let ran = place.run(&["test", "127.0.0.1", "-p", &port]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("refused"), "{}", ran.stderr);
+    let json = place.run(&["test", "no.such.host.invalid", "-J"]);
+    assert_eq!(json.code, 1);
+    assert!(json.parsed()["error"].as_str().unwrap().contains("no.such.host.invalid"), "{json:?}");
+}

@@ -1,0 +1,283 @@
+//! The control connection: states and messages, each with a deadline for all of it, so that a peer that sends a byte now
+//! and then holds nobody.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use socket2::{SockRef, Socket};
+
+use crate::{
+    Error as SystemError,
+    error::Attempted,
+    iperf3::{
+        Error,
+        wire::{self, COOKIE_BYTES, Code, Cookie, State},
+    },
+    report::Protocol,
+    sys,
+};
+
+/// Whoever waits looks this often whether it is to stop.
+const NAP: Duration = Duration::from_millis(50);
+/// Text is read in pieces: memory is used for what came, not for what was announced.
+const PIECE: usize = 64 << 10;
+
+/// One end of the control connection.
+#[derive(Debug)]
+pub(crate) struct Control<'a> {
+    stream: TcpStream,
+    /// Ends every wait.
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Control<'a> {
+    pub(crate) fn new(stream: TcpStream, stop: &'a AtomicBool) -> Result<Self, Error> {
+        stream
+            .set_nonblocking(true)
+            .and_then(|()| stream.set_nodelay(true))
+            .attempted(|| "cannot set up the control connection".into())?;
+        Ok(Control { stream, stop })
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(crate) fn peer(&self) -> Result<SocketAddr, SystemError> {
+        self.stream.peer_addr().attempted(|| "cannot read the peer's address".into())
+    }
+
+    /// The MSS that the kernel has for this path, bytes.
+    pub(crate) fn mss(&self) -> Option<u32> {
+        SockRef::from(&self.stream).tcp_mss().ok()
+    }
+
+    pub(crate) fn send_cookie(&mut self, cookie: &Cookie, within: Duration) -> Result<(), Error> {
+        self.send(cookie.as_bytes(), within)
+    }
+
+    pub(crate) fn send_state(&mut self, state: State, within: Duration) -> Result<(), Error> {
+        self.send(&state.code().to_be_bytes(), within)
+    }
+
+    /// Tells a client why a test ends.
+    pub(crate) fn send_error(&mut self, code: Code, errno: i32, within: Duration) -> Result<(), Error> {
+        let mut message = vec![State::ServerError.code() as u8];
+        message.extend(code.0.to_be_bytes());
+        message.extend(errno.to_be_bytes());
+        self.send(&message, within)
+    }
+
+    pub(crate) fn send_json(&mut self, document: &impl Serialize, within: Duration) -> Result<(), Error> {
+        let message =
+            wire::encode(document).map_err(|reason| Error::Malformed { what: "message to send", reason })?;
+        self.send(&message, within)
+    }
+
+    /// True where something can be read (or the end) within this time.
+    pub(crate) fn wait(&self, within: Duration) -> Result<bool, Error> {
+        Ok(sys::wait_readable(&SockRef::from(&self.stream), within)
+            .or_else(|e| if e.kind() == ErrorKind::Interrupted { Ok(false) } else { Err(e) })
+            .attempted(|| "cannot wait for the control connection".into())?)
+    }
+
+    /// The next state, whichever it is. What servers say when they give up is an error.
+    pub(crate) fn read_state(&mut self, expected: &'static str, within: Duration) -> Result<i8, Error> {
+        let mut byte = [0];
+        self.read(&mut byte, expected, within)?;
+        let code = i8::from_be_bytes(byte);
+        match State::from_code(code) {
+            Some(State::AccessDenied) => Err(Error::Denied),
+            Some(State::ServerTerminate) => Err(Error::ServerTerminated),
+            Some(State::ClientTerminate) => Err(Error::ClientTerminated),
+            Some(State::ServerError) => {
+                let mut numbers = [0; 8];
+                self.read(&mut numbers, "the server's error", within)?;
+                let number = |at: usize| {
+                    i32::from_be_bytes([numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3]])
+                };
+                Err(Error::Server { code: Code(number(0)), errno: number(4) })
+            }
+            _ => Ok(code),
+        }
+    }
+
+    /// Waits for one state.
+    pub(crate) fn expect(&mut self, state: State, within: Duration) -> Result<(), Error> {
+        let got = self.read_state(state.name(), within)?;
+        if got == state.code() { Ok(()) } else { Err(Error::UnexpectedState { got, expected: state.name() }) }
+    }
+
+    /// Reads a document of at most `limit` bytes.
+    pub(crate) fn read_json<T: DeserializeOwned>(
+        &mut self,
+        what: &'static str,
+        limit: usize,
+        within: Duration,
+    ) -> Result<T, Error> {
+        let begin = Instant::now();
+        let mut header = [0; 4];
+        self.read(&mut header, what, within)?;
+        let len = wire::payload_len(header, limit).ok_or(Error::TooLong { what, limit })?;
+        let mut text = Vec::new();
+        while text.len() < len {
+            let (from, piece) = (text.len(), PIECE.min(len - text.len()));
+            text.resize(from + piece, 0);
+            let left = within.checked_sub(begin.elapsed()).ok_or(Error::Timeout { what, after: within })?;
+            self.read(&mut text[from..], what, left)?;
+        }
+        wire::decode(&text).map_err(|reason| Error::Malformed { what, reason })
+    }
+
+    fn read(&mut self, mut into: &mut [u8], what: &'static str, within: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + within;
+        while !into.is_empty() {
+            match self.stream.read(into) {
+                Ok(0) => return Err(Error::Closed { expected: what }),
+                Ok(n) => into = &mut into[n..],
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    let left = self.left(deadline, what, within)?;
+                    self.wait(left.min(NAP))?;
+                }
+                Err(e) => return Err(e).attempted(|| format!("cannot receive {what}"))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, mut bytes: &[u8], within: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + within;
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    // Rare: control messages are small and the kernel's buffer is not.
+                    let left = self.left(deadline, "room for a message", within)?;
+                    std::thread::sleep(left.min(Duration::from_millis(1)));
+                }
+                Err(e) => return Err(e).attempted(|| "cannot send on the control connection".into())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn left(&self, deadline: Instant, what: &'static str, within: Duration) -> Result<Duration, Error> {
+        if self.stop.load(Ordering::Acquire) {
+            return Err(Error::Interrupted);
+        }
+        match deadline.checked_duration_since(Instant::now()) {
+            Some(left) if !left.is_zero() => Ok(left),
+            _ => Err(Error::Timeout { what, after: within }),
+        }
+    }
+}
+
+/// Connects within a time; `from` is the address to come from.
+pub(crate) fn connect(
+    to: SocketAddr,
+    from: Option<SocketAddr>,
+    device: Option<&str>,
+    within: Duration,
+) -> Result<Socket, Error> {
+    let socket = new_socket(to, from, device, Protocol::Tcp)?;
+    socket.connect_timeout(&to.into(), within).attempted(|| format!("cannot connect to {to}"))?;
+    Ok(socket)
+}
+
+/// A socket for connecting to `to`, bound where that is asked for.
+pub(crate) fn new_socket(
+    to: SocketAddr,
+    from: Option<SocketAddr>,
+    device: Option<&str>,
+    protocol: Protocol,
+) -> Result<Socket, SystemError> {
+    let kind = match protocol {
+        Protocol::Tcp => socket2::Type::STREAM,
+        Protocol::Udp => socket2::Type::DGRAM,
+    };
+    let socket = Socket::new(socket2::Domain::for_address(to), kind, None)
+        .attempted(|| "cannot make a socket".into())?;
+    if let Some(device) = device {
+        socket
+            .bind_device(Some(device.as_bytes()))
+            .attempted(|| format!("cannot bind to device {device}"))?;
+    }
+    if let Some(from) = from {
+        socket.set_reuse_address(true).attempted(|| "cannot share a local port".into())?;
+        socket.bind(&from.into()).attempted(|| format!("cannot bind to {from}"))?;
+    }
+    Ok(socket)
+}
+
+/// A new cookie.
+pub(crate) fn new_cookie() -> Result<Cookie, SystemError> {
+    let mut random = [0; COOKIE_BYTES - 1];
+    sys::random(&mut random).attempted(|| "cannot get random bytes for the cookie".into())?;
+    Ok(Cookie::from_random(random))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_peer_that_drips_holds_nobody() {
+        let (mut slow, server) = pair();
+        let stop = AtomicBool::new(false);
+        let mut control = Control::new(server, &stop).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // A message of 100 bytes, one each 20 ms: two seconds, if anybody waited that long.
+                let _ = slow.write_all(&100u32.to_be_bytes());
+                while slow.write_all(b" ").is_ok() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let read = control.read_json::<serde_json::Value>("parameters", 8192, Duration::from_millis(200));
+            assert!(matches!(read, Err(Error::Timeout { .. })), "{read:?}");
+            drop(control);
+        });
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_or_no_json_is_refused_at_once() {
+        let stop = AtomicBool::new(false);
+        for (message, expected) in [
+            (9000u32.to_be_bytes().to_vec(), "longer than 8192"),
+            (vec![0xff; 4], "longer than 8192"),
+            ([&4u32.to_be_bytes()[..], b"{{{{"].concat(), "cannot read the parameters"),
+        ] {
+            let (mut client, server) = pair();
+            client.write_all(&message).unwrap();
+            let mut control = Control::new(server, &stop).unwrap();
+            let read = control.read_json::<serde_json::Value>("parameters", 8192, Duration::from_secs(10));
+            let error = read.unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_servers_error_is_read_whole() {
+        let (client, server) = pair();
+        let stop = AtomicBool::new(false);
+        let second = Duration::from_secs(10);
+        Control::new(server, &stop).unwrap().send_error(Code::AUTHENTICATION, 5, second).unwrap();
+        let got = Control::new(client, &stop).unwrap().expect(State::CreateStreams, second);
+        assert!(matches!(got, Err(Error::Server { code: Code::AUTHENTICATION, errno: 5 })), "{got:?}");
+    }
+}

@@ -1,0 +1,39 @@
+//! iperf3's protocol, both ends: any iperf3 may be the other one.
+//!
+//! - [`wire`]: the messages, pure;
+//! - [`test`]: a client;
+//! - [`Server`]: a server for many clients, who wait for their turn;
+//! - both tell an [`Observer`] how it goes, and give a [`crate::report::Report`].
+//!
+//! Departures from iperf3:
+//!
+//! 1. A test of an amount (`-n`, `-k`) sends exactly that much, and lasts until the last of it is acknowledged.
+//! 2. A receiver counts what had arrived when the test was over, not only what it had read.
+//! 3. Processor time is that of the test's own threads, so that tests side by side do not count each other's.
+//! 4. Between two longfats the samples of the server's sockets come with its results (a key that iperf3 passes over).
+
+mod account;
+mod auth;
+mod client;
+mod control;
+mod drive;
+mod error;
+mod looks;
+mod observer;
+mod pace;
+mod running;
+mod sampler;
+mod server;
+mod shared;
+mod socket;
+mod stream;
+mod tally;
+mod udp_stream;
+pub mod wire;
+
+pub use auth::{AuthError, Authority, Credentials, Padding, TIME_SKEW};
+pub use client::{ClientOptions, IpVersion, Tested, test};
+pub use error::Error;
+pub use looks::Looks;
+pub use observer::{Observer, flow_name};
+pub use server::{Server, ServerObserver, ServerOptions};

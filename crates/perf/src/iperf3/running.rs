@@ -1,0 +1,144 @@
+//! The streams of a running test and their threads. However a test ends, no thread and no socket of it is left.
+
+use std::{
+    io::PipeReader,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Error,
+    error::Attempted,
+    iperf3::{
+        shared::Shared,
+        stream::{Look, Stream},
+    },
+    report::{Cpu, TestSpec},
+    sys,
+};
+
+/// A thread's stack: its buffers are on the heap.
+const STACK_BYTES: usize = 256 << 10;
+
+/// A test's streams, each with a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) shared: Arc<Shared>,
+    streams: Arc<[Stream]>,
+    threads: Vec<JoinHandle<(Duration, Duration)>>,
+    wake: PipeReader,
+    /// The processor time that the threads used, once they have ended.
+    used: (Duration, Duration),
+}
+
+impl Running {
+    /// Makes the threads, which wait for [`Running::begin`]. Thread `i` is pinned to processor `pin[i % pin.len()]`.
+    pub(crate) fn prepare(streams: Vec<Stream>, spec: &Arc<TestSpec>, pin: &[usize]) -> Result<Self, Error> {
+        let what = || "cannot make the threads of a test".to_string();
+        let (shared, wake) = Shared::new().attempted(what)?;
+        let mut running = Running {
+            shared: Arc::new(shared),
+            streams: streams.into(),
+            threads: Vec::new(),
+            wake,
+            used: Default::default(),
+        };
+        for index in 0..running.streams.len() {
+            let (streams, shared, spec) = (running.streams.clone(), running.shared.clone(), spec.clone());
+            let cpu = (!pin.is_empty()).then(|| pin[index % pin.len()]);
+            let body = move || {
+                if shared.wait_for_begin() {
+                    let pinned = cpu.map_or(Ok(()), sys::pin_thread).attempted(|| {
+                        format!("cannot run a stream on processor {}", cpu.unwrap_or_default())
+                    });
+                    if let Err(error) = pinned.and_then(|()| streams[index].run(&spec, &shared)) {
+                        shared.fail(error);
+                    }
+                    shared.wake();
+                }
+                sys::thread_time()
+            };
+            let thread = std::thread::Builder::new().name("stream".into()).stack_size(STACK_BYTES);
+            running.threads.push(thread.spawn(body).attempted(what)?);
+        }
+        Ok(running)
+    }
+
+    /// Lets the data begin.
+    pub(crate) fn begin(&self) -> Instant {
+        let now = Instant::now();
+        self.shared.begin();
+        now
+    }
+
+    pub(crate) fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
+    /// What becomes readable when a thread has something to tell.
+    pub(crate) fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Takes what the threads wrote to wake us.
+    pub(crate) fn take_wakes(&mut self) -> Result<(), Error> {
+        use std::io::Read;
+        // One read takes them all: there is at most a few bytes for each thread. It does not block, for there is something.
+        self.wake.read(&mut [0; 4096]).map(drop).attempted(|| "cannot read from the threads of a test".into())
+    }
+
+    /// Looks at all streams.
+    pub(crate) fn look(&self) -> Vec<Look> {
+        self.streams.iter().map(Stream::look).collect()
+    }
+
+    /// Payload of all streams together.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.streams.iter().map(Stream::bytes).sum()
+    }
+
+    /// Senders stop after what they are at.
+    pub(crate) fn end_sending(&self) {
+        self.shared.end_sending();
+        for stream in self.streams.iter().filter(|stream| stream.sends && stream.udp.is_some()) {
+            stream.end();
+        }
+    }
+
+    /// All that was to be sent was, and is acknowledged.
+    pub(crate) fn has_delivered_all(&self) -> bool {
+        self.shared.has_sent_all()
+            && self.threads.iter().zip(&*self.streams).all(|(t, s)| !s.sends || t.is_finished())
+            && self.streams.iter().all(Stream::is_acknowledged)
+    }
+
+    /// Ends all threads. Receivers take what has come; what was sent still goes.
+    pub(crate) fn end(&mut self) {
+        self.shared.end();
+        self.streams.iter().for_each(Stream::end);
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has no processor time to tell.
+            let (user, system) = thread.join().unwrap_or_default();
+            self.used.0 += user;
+            self.used.1 += system;
+        }
+    }
+
+    /// Processor time over `wall`, with that of the thread that conducted the test: `own` is what it has used.
+    pub(crate) fn cpu(&self, own: (Duration, Duration), wall: Duration) -> Cpu {
+        let wall = wall.as_secs_f64().max(1e-6);
+        let user = (self.used.0 + own.0).as_secs_f64() / wall * 100.0;
+        let system = (self.used.1 + own.1).as_secs_f64() / wall * 100.0;
+        Cpu { total: user + system, user, system }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.end();
+        self.streams.iter().for_each(Stream::forget);
+        self.end();
+    }
+}

@@ -1,0 +1,369 @@
+//! One client's test at the server, step by step, each with its deadline.
+
+use std::{
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use schema::FlowSample;
+use socket2::Socket;
+
+use super::{ServerObserver, ServerOptions};
+use crate::{
+    error::Attempted,
+    iperf3::{
+        Error, Looks, Observer,
+        account::{self, Local},
+        control::Control,
+        drive::{Bounds, Drive, Ended},
+        running::Running,
+        socket::{self, End},
+        stream::Stream,
+        tally::Tally,
+        udp_stream,
+        wire::{Code, Cookie, PARAMS_LIMIT, Params, Results, Samples, State},
+    },
+    report::{Amount, Interval, Protocol, Report, Role, ServerOutput, Start, TestSpec},
+    sys,
+};
+
+/// A client's results are not longer than this: 256 streams make about 64 KiB.
+const RESULTS_LIMIT: usize = 1 << 20;
+/// While streams are waited for, the control connection is looked at this often.
+const NAP: Duration = Duration::from_millis(20);
+/// No test lasts longer, whatever its amount (iperf3's MAX_TIME and MAX_OMIT_TIME).
+const LONGEST: Duration = Duration::from_secs(86_400 + 600);
+/// What a client may ask to have sampled is at least this far apart.
+const SAMPLE_MIN: Duration = Duration::from_millis(1);
+
+/// A stream's connection.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    /// Its place in the order of all connections.
+    pub(super) number: u64,
+    pub(super) socket: Socket,
+}
+
+/// Who is served.
+pub(super) struct Client {
+    pub(super) control: TcpStream,
+    pub(super) peer: SocketAddr,
+    pub(super) cookie: Cookie,
+    pub(super) arrivals: Receiver<Arrival>,
+    /// Set while UDP streams are waited for.
+    pub(super) wants_datagrams: Arc<AtomicBool>,
+}
+
+/// Does the test; true where its data began.
+pub(super) fn serve(
+    client: Client,
+    port: u16,
+    options: &ServerOptions,
+    stop: &AtomicBool,
+    observer: &dyn ServerObserver,
+) -> bool {
+    let peer = SocketAddr::new(client.peer.ip().to_canonical(), client.peer.port());
+    let mut report = Report::default();
+    let result = conduct(client, port, options, stop, observer, &mut report);
+    if let Err(error) = &result {
+        report.error = Some(error.to_string());
+    }
+    observer.end(peer, &report, result.as_ref().err());
+    report.start.is_some()
+}
+
+fn conduct(
+    client: Client,
+    port: u16,
+    options: &ServerOptions,
+    stop: &AtomicBool,
+    observers: &dyn ServerObserver,
+    report: &mut Report,
+) -> Result<(), Error> {
+    let phase = options.phase_timeout;
+    let mut control = Control::new(client.control, stop)?;
+    let mut session = Session {
+        peer: client.peer,
+        cookie: client.cookie,
+        port,
+        options,
+        stop,
+        own: sys::thread_time(),
+        observers,
+        wants_datagrams: &client.wants_datagrams,
+    };
+    let result = session.run(&mut control, client.arrivals, report);
+    if let Err(error) = &result {
+        // Who is gone, or has told us that it ends, need not hear why.
+        match error {
+            Error::Closed { .. } | Error::ClientTerminated => {}
+            Error::Interrupted => drop(control.send_state(State::ServerTerminate, phase.min(NAP))),
+            other => drop(control.send_error(other.code(), errno(other), phase)),
+        }
+    }
+    result
+}
+
+fn errno(error: &Error) -> i32 {
+    match error {
+        Error::System(error) => error.source.raw_os_error().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+struct Session<'a> {
+    peer: SocketAddr,
+    cookie: Cookie,
+    port: u16,
+    options: &'a ServerOptions,
+    stop: &'a AtomicBool,
+    /// Processor time of this thread before.
+    own: (Duration, Duration),
+    observers: &'a dyn ServerObserver,
+    wants_datagrams: &'a AtomicBool,
+}
+
+impl Session<'_> {
+    fn run(
+        &mut self,
+        control: &mut Control<'_>,
+        arrivals: Receiver<Arrival>,
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        let phase = self.options.phase_timeout;
+        control.send_state(State::ParamExchange, phase)?;
+        let params: Params = control.read_json("parameters", PARAMS_LIMIT, phase)?;
+        self.authenticate(&params)?;
+        let spec = TestSpec { interval: self.options.interval, ..params.spec()? };
+        self.check_limits(&spec)?;
+        let spec = Arc::new(spec);
+        let mut observer = Sampling::new(self.observers.begin(self.peer), &params);
+
+        self.wants_datagrams.store(spec.protocol == Protocol::Udp, Ordering::Release);
+        control.send_state(State::CreateStreams, phase)?;
+        let streams = self.accept_streams(control, &arrivals, &spec, &mut observer)?;
+        self.wants_datagrams.store(false, Ordering::Release);
+        // Whoever comes now with this cookie is turned away.
+        drop(arrivals);
+        let mut running = Running::prepare(streams, &spec, &self.options.pin)?;
+        let start = self.start(control, &spec, &running)?;
+        control.send_state(State::TestStart, phase)?;
+        control.send_state(State::TestRunning, phase)?;
+        observer.start(&start);
+        report.start = Some(start);
+
+        let (ended, local) = self.data(control, &spec, &mut running, &mut observer, &mut report.intervals);
+        if ended? == Ended::Message {
+            let got = control.read_state(State::TestEnd.name(), phase)?;
+            if got != State::TestEnd.code() {
+                return Err(Error::UnexpectedState { got, expected: State::TestEnd.name() });
+            }
+        }
+        control.send_state(State::ExchangeResults, phase)?;
+        let remote: Results = control.read_json("client's results", RESULTS_LIMIT, phase)?;
+        report.end = Some(account::end(Role::Server, &spec, &local, running.streams(), remote)?);
+        let mut results = account::results(&local, running.streams());
+        if spec.get_server_output {
+            match self.observers.output(report) {
+                ServerOutput::Text(text) => results.server_output_text = Some(text),
+                ServerOutput::Json(json) => results.server_output_json = Some(json),
+            }
+        }
+        results.longfat_samples = observer.take_samples();
+        control.send_json(&results, phase)?;
+        control.send_state(State::DisplayResults, phase)?;
+        match control.expect(State::IperfDone, phase) {
+            // It has all it wanted.
+            Err(Error::Closed { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn authenticate(&self, params: &Params) -> Result<(), Error> {
+        let Some(authority) = &self.options.authority else { return Ok(()) };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let user = authority.check(params.authtoken.as_deref(), now.as_secs())?;
+        self.observers.note(&format!("{} tests as {user}", self.peer));
+        Ok(())
+    }
+
+    fn check_limits(&self, spec: &TestSpec) -> Result<(), Error> {
+        if let (Some((limit, _)), Some(rate)) = (self.options.rate_limit, spec.rate) {
+            let total = rate.0.saturating_mul(u64::from(account::stream_count(spec)));
+            if total > limit.0 {
+                let text = format!("a test of {total} bit/s was asked for where {} are allowed", limit.0);
+                return Err(Error::Limit(text, Code::TOTAL_RATE));
+            }
+        }
+        if let (Some(longest), Amount::Time(time)) = (self.options.max_duration, spec.amount)
+            && time + spec.omit > longest
+        {
+            let text = format!(
+                "a test of {} s was asked for where {} are allowed",
+                (time + spec.omit).as_secs_f64(),
+                longest.as_secs_f64()
+            );
+            return Err(Error::Limit(text, Code::MAX_DURATION));
+        }
+        Ok(())
+    }
+
+    /// Waits for all streams. Their order is that of their connecting, whichever cookie was complete first.
+    fn accept_streams(
+        &self,
+        control: &Control<'_>,
+        arrivals: &Receiver<Arrival>,
+        spec: &TestSpec,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<Stream>, Error> {
+        let (begin, phase) = (Instant::now(), self.options.phase_timeout);
+        let wanted = account::stream_count(spec) as usize;
+        let mut all: Vec<Arrival> = Vec::new();
+        while all.len() < wanted {
+            match arrivals.recv_timeout(NAP) {
+                Ok(arrival) => all.push(arrival),
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::Interrupted),
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.stop.load(Ordering::Acquire) {
+                        return Err(Error::Interrupted);
+                    }
+                    if let Some(arrival) = all.last().filter(|_| spec.protocol == Protocol::Udp) {
+                        udp_stream::answer_again(&arrival.socket)
+                            .attempted(|| "cannot answer a UDP stream".into())?;
+                    }
+                    if control.wait(Duration::ZERO)? {
+                        // It should have nothing to say now: it is gone, or ends.
+                        return Err(Error::Closed { expected: "streams" });
+                    }
+                    if begin.elapsed() >= phase {
+                        return Err(Error::Timeout { what: "stream", after: phase });
+                    }
+                }
+            }
+        }
+        all.sort_by_key(|arrival| arrival.number);
+        let mut streams = Vec::new();
+        for (number, arrival) in (0u32..).zip(all) {
+            let congestion = spec.congestion.as_deref();
+            let notes = socket::set_up(&arrival.socket, self.peer.ip(), spec, congestion, End::Server)?;
+            if number == 0 {
+                notes.iter().for_each(|note| observer.note(note));
+            }
+            arrival.socket.set_nonblocking(false).attempted(|| "cannot set up a stream".into())?;
+            streams.push(Stream::new(
+                number,
+                account::sends(spec, Role::Server, number),
+                arrival.socket,
+                spec,
+            ));
+        }
+        Ok(streams)
+    }
+
+    fn start(&self, control: &Control<'_>, spec: &TestSpec, running: &Running) -> Result<Start, Error> {
+        account::start(Role::Server, self.peer, self.port, &self.cookie, control.mss(), spec, running)
+    }
+
+    /// The time in which data flows; afterwards no thread of it is left.
+    fn data(
+        &self,
+        control: &Control<'_>,
+        spec: &TestSpec,
+        running: &mut Running,
+        observer: &mut dyn Observer,
+        intervals: &mut Vec<Interval>,
+    ) -> (Result<Ended, Error>, Local) {
+        let tally = Tally::new(running.streams().iter().map(|s| (s.id, s.sends)), !spec.omit.is_zero());
+        let mut drive = Drive {
+            running,
+            control,
+            spec,
+            bounds: self.bounds(spec),
+            observer,
+            stop: self.stop,
+            tally,
+            intervals: Vec::new(),
+            begin: Instant::now(),
+        };
+        let ended = drive.run();
+        let end = drive.now();
+        let Drive { mut tally, intervals: all, running, .. } = drive;
+        *intervals = all;
+        let mut looks = running.look();
+        running.end();
+        for (look, stream) in looks.iter_mut().zip(running.streams()) {
+            look.bytes = stream.bytes();
+        }
+        let used = sys::thread_time();
+        let local = Local {
+            congestion: running.streams().first().and_then(|stream| socket::congestion(&stream.socket)),
+            accounts: tally.end(end.as_secs_f64(), &looks),
+            cpu: running.cpu((used.0 - self.own.0, used.1 - self.own.1), end),
+            tally,
+        };
+        (ended, local)
+    }
+
+    fn bounds(&self, spec: &TestSpec) -> Bounds {
+        let options = self.options;
+        // The client ends a test; one that does not is ended some time later.
+        let asked = match spec.amount {
+            Amount::Time(time) => time + spec.omit + options.phase_timeout,
+            Amount::Bytes(_) | Amount::Blocks(_) => LONGEST,
+        };
+        let allowed = options.max_duration.map_or(LONGEST, |longest| longest + options.phase_timeout);
+        let code = if asked <= allowed { Code::RECEIVE_MESSAGE } else { Code::EXPIRED };
+        Bounds {
+            conducts: false,
+            idle: Some(options.data_timeout),
+            longest: Some((asked.min(allowed), code)),
+            rate: options.rate_limit.map(|(limit, over)| (limit.as_f64(), over)),
+        }
+    }
+}
+
+/// An observer that keeps samples for a client that asked for them.
+struct Sampling<'a> {
+    inner: Box<dyn Observer + 'a>,
+    every: Option<Duration>,
+    looks: Looks,
+}
+
+impl<'a> Sampling<'a> {
+    fn new(inner: Box<dyn Observer + 'a>, params: &Params) -> Self {
+        let asked = Duration::from_micros(params.longfat_sample_us);
+        let every = (!asked.is_zero()).then(|| asked.max(SAMPLE_MIN));
+        Sampling { inner, every, looks: Looks::default() }
+    }
+
+    fn take_samples(self) -> Option<Samples> {
+        self.every.map(|_| Samples::of(&self.looks.into_rows()))
+    }
+}
+
+impl Observer for Sampling<'_> {
+    fn note(&mut self, text: &str) {
+        self.inner.note(text);
+    }
+
+    fn start(&mut self, start: &Start) {
+        self.inner.start(start);
+    }
+
+    fn interval(&mut self, interval: &Interval) {
+        self.inner.interval(interval);
+    }
+
+    fn sample_interval(&self) -> Option<Duration> {
+        self.every
+    }
+
+    fn samples(&mut self, rows: &[FlowSample]) {
+        self.looks.add(rows);
+    }
+}

@@ -1,0 +1,228 @@
+//! One data stream and the thread that sends or receives on it.
+
+use std::{
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::fd::AsFd,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use socket2::Socket;
+use watch::TcpInfo;
+
+use crate::{
+    Error,
+    error::Attempted,
+    iperf3::{pace::Pace, shared::Shared, udp_stream::UdpStream},
+    report::{Datagrams, Protocol, TestSpec},
+    sys,
+};
+
+/// One write at most where buffers are set by hand: Linux 6.18 looks at the send buffer's limit about once a call, so larger
+/// writes exceed a small one several times over.
+const WRITE_BYTES: usize = 64 << 10;
+/// One read at most. Large, so that the application is not the limit, and within a processor's cache.
+const READ_BYTES: usize = 256 << 10;
+/// A sender that waits for its turn looks this often whether it is to stop.
+const NAP: Duration = Duration::from_millis(20);
+
+/// A connected stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// iperf3's number: 1, 3, 4, 5, ...
+    pub(crate) id: u32,
+    /// This end sends on it.
+    pub(crate) sends: bool,
+    pub(crate) socket: Socket,
+    /// Payload sent or received so far; of a UDP stream its engine counts.
+    bytes: AtomicU64,
+    pub(crate) udp: Option<UdpStream>,
+}
+
+/// What is known of a stream at one instant, since its begin.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Look {
+    pub(crate) bytes: u64,
+    /// At the sender of a TCP stream.
+    pub(crate) tcp: Option<TcpInfo>,
+    pub(crate) udp: Option<Datagrams>,
+}
+
+impl Stream {
+    pub(crate) fn new(number: u32, sends: bool, socket: Socket, spec: &TestSpec) -> Self {
+        let udp = (spec.protocol == Protocol::Udp).then(|| UdpStream::new(spec));
+        Stream { id: stream_id(number), sends, socket, bytes: AtomicU64::new(0), udp }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.udp.as_ref().map_or_else(|| self.bytes.load(Ordering::Relaxed), |udp| udp.bytes(self.sends))
+    }
+
+    /// Looks at the stream. A socket that is gone has no TCP_INFO any more.
+    pub(crate) fn look(&self) -> Look {
+        if let Some(udp) = &self.udp {
+            return Look { bytes: self.bytes(), tcp: None, udp: Some(udp.datagrams(self.sends)) };
+        }
+        let tcp = self.sends.then(|| watch::tcp_info(self.socket.as_fd()).ok()).flatten();
+        Look { bytes: self.bytes(), tcp, udp: None }
+    }
+
+    /// True once all that was sent is acknowledged; also where that cannot be told any more.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        !self.sends
+            || self.udp.is_some()
+            || sys::unacknowledged(&self.socket).map_or(true, |bytes| bytes == 0)
+    }
+
+    /// Wakes whoever blocks: a receiver still takes what has come, a sender's data still goes.
+    pub(crate) fn end(&self) {
+        if let Some(udp) = &self.udp {
+            return udp.end();
+        }
+        // A socket that is not connected any more has nobody left to wake.
+        let _ = self.socket.shutdown(if self.sends { Shutdown::Write } else { Shutdown::Read });
+    }
+
+    /// Lets the kernel forget what is not delivered when the socket is closed: nobody reads it any more.
+    pub(crate) fn forget(&self) {
+        let _ = self.socket.set_linger(Some(Duration::ZERO));
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// Sends or receives until the test is over.
+    pub(crate) fn run(&self, spec: &TestSpec, shared: &Shared) -> Result<(), Error> {
+        let Some(udp) = &self.udp else {
+            return if self.sends { self.send(spec, shared) } else { self.receive(spec, shared) };
+        };
+        let socket = self.socket.try_clone().attempted(|| format!("cannot duplicate stream {}", self.id))?;
+        match self.sends {
+            true => udp.send(socket, spec, shared.datagrams_left()),
+            false => udp.receive(socket, spec),
+        }
+    }
+
+    fn send(&self, spec: &TestSpec, shared: &Shared) -> Result<(), Error> {
+        let block = usize::try_from(spec.block.0).unwrap_or(WRITE_BYTES);
+        let source = Source::new(block, spec.zerocopy).attempted(|| "cannot make data to send".into())?;
+        let piece = if spec.window.is_some() { WRITE_BYTES } else { block };
+        let mut pace = spec.rate.map(|rate| Pace::new(rate, block, spec.burst, Instant::now()));
+        while !shared.sending_is_over() {
+            if let Some(wait) = pace.as_ref().map(|pace| pace.wait(Instant::now()))
+                && !wait.is_zero()
+            {
+                std::thread::sleep(wait.min(NAP));
+                continue;
+            }
+            let len = shared.take(block);
+            if len == 0 {
+                break;
+            }
+            let mut sent = 0;
+            while sent < len {
+                match source.send(&self.socket, sent, piece.min(len - sent)) {
+                    Ok(n) => {
+                        sent += n;
+                        self.bytes.fetch_add(n as u64, Ordering::Relaxed);
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) if shared.sending_is_over() => return Ok(()),
+                    Err(e) => return Err(e).attempted(|| format!("cannot send on stream {}", self.id)),
+                }
+            }
+            if let Some(pace) = &mut pace {
+                pace.spend(len);
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&self, spec: &TestSpec, shared: &Shared) -> Result<(), Error> {
+        let mut sink = Sink::new(spec.skip_rx_copy);
+        // What had come when the test was over is still taken, and no more.
+        let mut rest = None;
+        loop {
+            if rest.is_none() && shared.is_over() {
+                rest = Some(sys::unread(&self.socket).unwrap_or(0));
+            }
+            let most = rest.unwrap_or(READ_BYTES).min(READ_BYTES);
+            if most == 0 {
+                return Ok(());
+            }
+            match sink.receive(&self.socket, most) {
+                Ok(0) => return Ok(()),
+                Ok(n) => {
+                    self.bytes.fetch_add(n as u64, Ordering::Relaxed);
+                    shared.count_received(n as u64);
+                    rest = rest.map(|rest| rest - n);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) if shared.is_over() => return Ok(()),
+                Err(e) => return Err(e).attempted(|| format!("cannot receive on stream {}", self.id)),
+            }
+        }
+    }
+}
+
+/// The number of the stream that was made as the `number`th, from 0. 2 is left out, as in iperf3.
+pub(crate) fn stream_id(number: u32) -> u32 {
+    if number == 0 { 1 } else { number + 2 }
+}
+
+/// What is sent: noise, so that nothing on the way can compress it.
+enum Source {
+    Memory(Vec<u8>),
+    /// Sent from where it is (`-Z`).
+    Pages(sys::Pages),
+}
+
+impl Source {
+    fn new(len: usize, zerocopy: bool) -> io::Result<Source> {
+        let mut noise = vec![0; len];
+        sys::random(&mut noise)?;
+        Ok(if zerocopy { Source::Pages(sys::Pages::of(&noise)?) } else { Source::Memory(noise) })
+    }
+
+    fn send(&self, socket: &Socket, from: usize, len: usize) -> io::Result<usize> {
+        match self {
+            Source::Memory(noise) => {
+                let mut socket = socket;
+                socket.write(&noise[from..from + len])
+            }
+            Source::Pages(pages) => pages.send(socket, len),
+        }
+    }
+}
+
+/// Where what is received goes.
+enum Sink {
+    Memory(Vec<u8>),
+    /// Dropped by the kernel, not copied (`--skip-rx-copy`).
+    Nowhere,
+}
+
+impl Sink {
+    fn new(skip_copy: bool) -> Sink {
+        if skip_copy { Sink::Nowhere } else { Sink::Memory(vec![0; READ_BYTES]) }
+    }
+
+    fn receive(&mut self, socket: &Socket, most: usize) -> io::Result<usize> {
+        match self {
+            Sink::Memory(buffer) => {
+                let mut socket = socket;
+                socket.read(&mut buffer[..most])
+            }
+            Sink::Nowhere => sys::discard(socket, most),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stream_numbers_leave_two_out() {
+        assert_eq!([0, 1, 2, 3].map(stream_id), [1, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,21 @@
+//! iperf3's messages as plain data: no sockets here, no clock. What is read is checked: sizes have limits, numbers have ranges,
+//! unknown keys are passed over and missing ones that can be done without are.
+//!
+//! Source: esnet/iperf 3.21, `src/iperf_api.{c,h}`; Debian's 3.12 as a peer.
+
+mod code;
+mod cookie;
+mod frame;
+mod number;
+mod params;
+mod results;
+mod samples;
+mod state;
+
+pub use code::Code;
+pub use cookie::{COOKIE_BYTES, Cookie};
+pub use frame::{PARAMS_LIMIT, decode, encode, payload_len};
+pub use params::{Params, Refusal, STREAMS_MAX, default_block, default_udp_rate};
+pub use results::{Results, StreamResult};
+pub use samples::Samples;
+pub use state::State;

@@ -1,0 +1,80 @@
+//! Numbers and flags as cJSON writes and reads them: whole numbers may come as `1e+15`, not-a-number comes as `null`, and a
+//! flag may be a number.
+
+use std::fmt;
+
+use serde::{
+    Deserializer,
+    de::{self, Visitor},
+};
+
+/// Any JSON number, flag or null.
+struct Any;
+
+impl Visitor<'_> for Any {
+    type Value = f64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<f64, E> {
+        Ok(f64::from(u8::from(value)))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<f64, E> {
+        Ok(value as f64)
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<f64, E> {
+        Ok(value as f64)
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<f64, E> {
+        Ok(value)
+    }
+
+    fn visit_unit<E>(self) -> Result<f64, E> {
+        Ok(0.0)
+    }
+}
+
+/// A number; `null` is zero.
+pub(super) fn real<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    from.deserialize_any(Any)
+}
+
+/// A number that may be missing or `null`.
+pub(super) fn maybe_real<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    real(from).map(Some)
+}
+
+/// A whole number; fractions are cut off as C does. Exact to 2^53, as in iperf3, whose JSON has doubles only. iperf3 writes
+/// -1 as an unsigned number in some places: 2^64.
+pub(super) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
+    let value = real(from)?;
+    match value {
+        _ if value.abs() <= 9.0e18 => Ok(value as i64),
+        MINUS_ONE => Ok(-1),
+        _ => Err(de::Error::custom(format!("{value} is out of range"))),
+    }
+}
+
+/// -1 as an unsigned number of 64 bits, as a double.
+const MINUS_ONE: f64 = 18_446_744_073_709_551_616.0;
+
+/// A whole number that may be missing.
+pub(super) fn maybe_whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
+    whole(from).map(Some)
+}
+
+/// A whole number that is not negative.
+pub(super) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let value = whole(from)?;
+    u64::try_from(value).map_err(|_| de::Error::custom(format!("{value} is negative")))
+}
+
+/// `true`, or a number that is not zero.
+pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    Ok(real(from)? != 0.0)
+}

@@ -81,7 +81,7 @@ fn stop_in_the_middle(server: &Server, n: usize) -> Vec<TcpStream> {
     let mut held = Vec::new();
     // The turn of this one may never come: then it was its neighbours' business.
     let mut state = [0];
-    if n % 5 == 0 || control.read_exact(&mut state).is_err() {
+    if n.is_multiple_of(5) || control.read_exact(&mut state).is_err() {
         held.push(control);
         return held;
     }

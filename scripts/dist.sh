@@ -83,14 +83,14 @@ deb() {
     install -D -m 644 "$out/share/completions/longfat.bash" "$tree/usr/share/bash-completion/completions/longfat"
     install -D -m 644 "$out/share/completions/longfat.zsh" "$tree/usr/share/zsh/vendor-completions/_longfat"
     install -D -m 644 "$out/share/completions/longfat.fish" "$tree/usr/share/fish/vendor_completions.d/longfat.fish"
-    install -D -m 644 packaging/longfat.service "$tree/lib/systemd/system/longfat.service"
+    install -D -m 644 packaging/longfat.service "$tree/usr/lib/systemd/system/longfat.service"
     install -D -m 644 -t "$tree/usr/share/doc/longfat" "$out/share/doc/copyright" README.md docs/coming-from-iperf3.md
     gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/longfat/changelog.gz"
     mkdir "$tree/DEBIAN"
     install -m 755 packaging/postinst packaging/prerm packaging/postrm "$tree/DEBIAN"
     sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$machine/" \
         -e "s/@SIZE@/$(du -sk --apparent-size "$tree/usr" | cut -f1)/" packaging/control >"$tree/DEBIAN/control"
-    (cd "$tree" && find usr lib -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums)
+    (cd "$tree" && find usr -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums)
     find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
     dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/longfat_${version}_$machine.deb" >&2
     rm -rf "$tree"

@@ -8,18 +8,19 @@ use std::{
 
 use clap::{Args, Subcommand};
 use perf::{
-    iperf3_json::{self, FILE_NAME},
-    report::{Protocol, Report, Role, Start, StreamEnd},
+    iperf3_json,
+    report::{Protocol, Report, Role, Start},
 };
 use record::Writer;
-use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary};
 use serde_json::json;
 use verdict::{FlowContext, FlowTimes};
 
 use crate::{
     exit::Exit,
     job::compact,
-    measured_flows::{Stream, counted_from, rows, streams, title},
+    measured_flows::{Stream, counted_from, rows, streams},
+    measured_record::{self, complete, started},
     output,
 };
 
@@ -114,61 +115,31 @@ fn keep(file: &Path, report: &Report, start: &Start, runs_dir: &Path) -> anyhow:
     };
     let streams = streams(report);
     let rows = rows(report, &streams);
-    let summary = summary(&name, report, start, &streams, &rows);
-    let toml = format!(
-        "# A test between real hosts, imported from iperf3's JSON ({FILE_NAME}); there is no scenario.\ntitle = {}\n",
-        serde_json::to_string(&summary.title)?
-    );
+    let host = HostInfo { kernel: kernel(&start.system_info), cpus: 0 };
+    let summary = measured_record::summary(&name, start, host, run_summary(report, start, &streams, &rows));
     let id = record::new_id(&compact(&started(start)), ENGINE, None, 1);
+    let toml = measured_record::scenario(&summary.title)?;
     let writer = Writer::create(runs_dir, &name, &id, &toml, &summary)?;
-    let document = serde_json::to_string_pretty(&iperf3_json::to_json(report))? + "\n";
-    let beside = writer.path().join(FILE_NAME);
-    if let Err(error) = std::fs::write(&beside, document) {
-        writer.abort();
-        return Err(anyhow::Error::new(error).context(format!("cannot write {}", beside.display())));
-    }
-    Ok(writer.finish(&summary, &rows, &[], &[])?)
+    measured_record::write(writer, &summary, report, &rows)
 }
 
 fn is_partial(report: &Report) -> bool {
     report.end.is_none() || report.error.is_some()
 }
 
-/// When the test began, RFC 3339.
-fn started(start: &Start) -> String {
-    let time = jiff::Timestamp::try_from(start.time);
-    time.unwrap_or(jiff::Timestamp::UNIX_EPOCH).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-fn summary(name: &str, report: &Report, start: &Start, streams: &[Stream], rows: &[FlowSample]) -> Summary {
+fn run_summary(report: &Report, start: &Start, streams: &[Stream], rows: &[FlowSample]) -> RunSummary {
     let flows: Vec<FlowSummary> = streams.iter().map(|stream| flow(report, start, stream, rows)).collect();
     let goodputs: Vec<f64> =
         flows.iter().filter(|flow| flow.has_window()).filter_map(|flow| flow.goodput_bps).collect();
     let last_us = rows.iter().map(|row| row.time_us).max().unwrap_or(0);
-    let run = RunSummary {
-        id: String::new(),
-        engine: ENGINE.into(),
-        variant: None,
-        kernel: None,
-        sweep: Default::default(),
-        repeat: 1,
-        seed: 0,
+    RunSummary {
         duration_s: last_us as f64 * 1e-6,
         wall_s: last_us as f64 * 1e-6,
-        started: started(start),
         partial: is_partial(report),
         flows,
-        links: Vec::new(),
         fairness_jain: model::jain_index(&goodputs),
         quality: Quality { ok: true, notes: notes(report, start), ..Quality::default() },
-    };
-    Summary {
-        schema: SUMMARY_SCHEMA.into(),
-        scenario: name.into(),
-        title: title(start),
-        host: HostInfo { kernel: kernel(&start.system_info), cpus: 0 },
-        runs: vec![run],
-        published: Vec::new(),
+        ..measured_record::begun(ENGINE, started(start))
     }
 }
 
@@ -213,26 +184,4 @@ fn flow(report: &Report, start: &Start, stream: &Stream, rows: &[FlowSample]) ->
         None => flow.bytes = None,
     }
     flow
-}
-
-/// What the test's end tells better than the rows.
-fn complete(flow: &mut FlowSummary, ended: &StreamEnd) {
-    let some = |value: u64| (value > 0).then_some(value);
-    if let Some(tcp) = &ended.tcp {
-        flow.retransmitted_segs = tcp.retransmits;
-        flow.min_rtt_us = some(tcp.min_rtt_us).map(|us| us as f64).or(flow.min_rtt_us);
-        flow.mean_rtt_us = some(tcp.mean_rtt_us).map(|us| us as f64).or(flow.mean_rtt_us);
-        flow.max_rtt_us = some(tcp.max_rtt_us).map(|us| us as f64).or(flow.max_rtt_us);
-        flow.max_cwnd_bytes = some(tcp.max_snd_cwnd_bytes).or(flow.max_cwnd_bytes);
-    }
-    if let (Some(sent), Some(received)) = (&ended.sent.udp, &ended.received.udp) {
-        flow.datagrams_sent = Some(sent.packets);
-        flow.datagrams_lost = u64::try_from(received.lost).ok();
-        flow.datagrams_reordered = Some(received.out_of_order);
-        flow.jitter_us = Some((received.jitter_s * 1e6 * 1e3).round() / 1e3);
-        flow.loss_share = match received.packets {
-            0 => None,
-            packets => Some(received.lost.max(0) as f64 / packets as f64),
-        };
-    }
 }

@@ -25,6 +25,7 @@ mod lab_command;
 mod lab_engine;
 mod manual;
 mod measured_flows;
+mod measured_record;
 mod model_engine;
 mod open;
 mod output;

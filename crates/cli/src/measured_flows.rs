@@ -1,7 +1,7 @@
 //! A report of a test between hosts as the record's rows: a flow for each stream, a row for each interval, blank where iperf3
 //! knows nothing.
 
-use perf::report::{Direction, Protocol, Report, Start, StreamInterval};
+use perf::report::{Protocol, Report, Start, StreamInterval};
 use schema::FlowSample;
 
 /// A stream by the name that its flow has in the record.
@@ -153,29 +153,4 @@ fn row(interval: &StreamInterval, stream: &Stream, shift_s: f64, totals: &mut To
 
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-/// The test in words, as in `TCP to far, 10 s, 2 streams, reverse`.
-pub fn title(start: &Start) -> String {
-    let spec = &start.spec;
-    let protocol = if spec.protocol == Protocol::Tcp { "TCP" } else { "UDP" };
-    let way = if start.role == perf::report::Role::Client { "to" } else { "from" };
-    let mut title = format!("{protocol} {way} {}", start.peer_name);
-    match spec.amount {
-        perf::report::Amount::Time(time) => title.push_str(&format!(", {} s", time.as_secs_f64())),
-        perf::report::Amount::Bytes(bytes) => title.push_str(&format!(", {bytes}")),
-        perf::report::Amount::Blocks(blocks) => title.push_str(&format!(", {blocks} blocks")),
-    }
-    if spec.streams > 1 {
-        title.push_str(&format!(", {} streams", spec.streams));
-    }
-    match spec.direction {
-        Direction::Forward => {}
-        Direction::Reverse => title.push_str(", reverse"),
-        Direction::Both => title.push_str(", both directions"),
-    }
-    match &spec.title {
-        Some(own) => format!("{own}: {title}"),
-        None => title,
-    }
 }

@@ -12,7 +12,7 @@ use std::{
 use datagrams::Source;
 use perf::{
     Stop,
-    udp::{Arrivals, Buffer, Numbers, Receiver, SendEnd, Sender, Sent, Tally},
+    udp::{Arrivals, Buffer, Numbers, Receiver, SendEnd, Sender, Sent, Tally, Watch},
 };
 use scenario::{Kind, Scenario, Udp, plan};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -94,7 +94,7 @@ pub(crate) fn connect(
     let receiver = Receiver::new(there, Arrivals::Exact, Buffer::Wide).map_err(failed)?;
     let counts = DatagramCounts { sent: Sent::default(), tally: Tally::new(Numbers::Bits64) };
     Ok(DatagramEnds {
-        sender: Sender::of_source(here, plan.source.clone()).making_up(MOST_LATE),
+        sender: Sender::of_source(here, plan.source.clone()).making_up(MOST_LATE).watching(Watch::Little),
         receiver,
         counts: Arc::new(counts),
     })

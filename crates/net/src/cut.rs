@@ -2,7 +2,7 @@
 
 use units::Time;
 
-use crate::{Packet, Train, fixed::Fixed};
+use crate::{Packet, Shape, Train, fixed::Fixed};
 
 /// So many neighbouring segments with one fate.
 pub(crate) type Runs<F> = Vec<(F, u32)>;
@@ -42,26 +42,16 @@ pub(crate) fn segment_bytes<P: Packet>(packet: &P, segment: u32) -> u32 {
 /// Bytes of the whole packet on a wire that adds `overhead` to each segment.
 #[inline]
 pub(crate) fn wire_bytes<P: Packet>(packet: &P, overhead: u32) -> u64 {
-    let segments = u64::from(packet.segments());
-    if segments == 1 {
-        return u64::from(packet.last_segment_bytes()) + u64::from(overhead);
-    }
-    (segments - 1) * u64::from(packet.segment_bytes())
-        + u64::from(packet.last_segment_bytes())
-        + segments * u64::from(overhead)
+    packet.shape().wire_bytes(overhead)
 }
 
 /// The arrival of a train at a queue that is served faster than it came: no earlier than it can be sent in one
 /// piece that ends with its last segment. `per_byte` is the time that the queue's server takes for a byte.
-pub(crate) fn squeezed<P: Packet>(
-    arrival: Train,
-    packet: &P,
-    per_byte: Option<Fixed>,
-    overhead: u32,
-) -> Train {
+#[inline]
+pub(crate) fn squeezed(arrival: Train, shape: Shape, per_byte: Option<Fixed>, overhead: u32) -> Train {
     let Some(byte) = per_byte.filter(|_| arrival.first < arrival.last) else { return arrival };
-    let segment = byte * u64::from(packet.segment_bytes() + overhead);
-    let before = segment * u64::from(packet.segments() - 1);
+    let segment = byte * u64::from(shape.segment_bytes + overhead);
+    let before = segment * u64::from(shape.segments - 1);
     let first = Fixed::from(arrival.last).saturating_sub(before).ceil();
     Train { first: arrival.first.max(first.min(arrival.last)), last: arrival.last }
 }

@@ -19,8 +19,8 @@ use std::collections::VecDeque;
 use units::Time;
 
 use crate::{
-    Counters, DropCause, Packet, Train,
-    cut::{spacing, squeezed, wire_bytes},
+    Counters, DropCause, Packet, Shape, Train,
+    cut::{spacing, squeezed},
     fixed::Fixed,
     in_flight::InFlight,
     loss::Loss,
@@ -102,26 +102,79 @@ impl<P: Packet> Fifo<P> {
         }
     }
 
-    /// Takes a packet in. `cut_through` says that another queue follows, so that the packet is due when
-    /// its first segment arrives there, not its last. `drop` gets what is dropped.
+    /// Takes a packet of this shape in, if it is one that goes as a whole, and says when it is due at the other end and how
+    /// its segments arrive there; the packet itself is to follow by [`Fifo::launch`]. `cut_through` says that another queue
+    /// follows, so that it is due when its first segment arrives there, not its last.
+    // By itself, for with the packet in hand too little would stay in registers.
+    #[inline(never)]
+    pub(crate) fn admit(&mut self, arrival: Train, shape: Shape, cut_through: bool) -> Option<(Time, Train)> {
+        let arrival = squeezed(arrival, shape, self.per_byte, self.overhead);
+        self.advance(arrival.first);
+        if let Some(delivery) = self.pass_undelayed(arrival, shape) {
+            return Some((delivery.last, delivery));
+        }
+        if !self.takes_whole(arrival, shape) {
+            return None;
+        }
+        let at = Fixed::from(arrival.first);
+        let (segments, total) = (shape.segments, shape.wire_bytes(self.overhead));
+        let bytes = shape.segment_bytes + self.overhead;
+        let last_bytes = shape.last_segment_bytes + self.overhead;
+        let before = self.last_departure;
+        let last_departs = self.serve(at, total);
+        let departs = match segments {
+            1 => last_departs,
+            _ => before.max(at) + self.per_byte.unwrap_or(Fixed::ZERO) * u64::from(bytes),
+        };
+        self.enqueue(Queued { segments, bytes, last_bytes, departs, last_departs });
+        let last = last_departs.ceil();
+        let first = if segments == 1 { last } else { departs.ceil() };
+        // To the nanosecond, twice: of the first and of the last segment.
+        let came = arrival.first.0;
+        self.waits += u128::from(total) * u128::from((first.0 - came) + (last.0 - came));
+        let arrives = |left: Time| Time(left.0.saturating_add(self.delay.0));
+        let delivery = Train { first: arrives(first), last: arrives(last) };
+        Some((if cut_through { delivery.first } else { delivery.last }, delivery))
+    }
+
+    /// Where there is neither rate nor loss, and nothing before it is still to come, a single segment leaves the queue as it
+    /// enters it.
     #[inline]
-    pub(crate) fn offer(
+    fn pass_undelayed(&mut self, arrival: Train, shape: Shape) -> Option<Train> {
+        let at = Fixed::from(arrival.first);
+        let passes = self.per_byte.is_none()
+            && self.loss.is_none()
+            && shape.segments == 1
+            && self.queue.is_empty()
+            && self.last_departure <= at;
+        if !passes {
+            return None;
+        }
+        self.last_departure = at;
+        self.accepted_packets += 1;
+        self.accepted_bytes += shape.wire_bytes(self.overhead);
+        Some(Train::at(Time(arrival.first.0.saturating_add(self.delay.0))))
+    }
+
+    /// A packet that was admitted.
+    #[inline]
+    pub(crate) fn launch(&mut self, due: Time, delivery: Train, packet: P) {
+        self.wire.push(due, delivery, packet);
+    }
+
+    /// Takes a packet in that was not admitted whole. `drop` gets what is dropped.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn offer_by_segment(
         &mut self,
         arrival: Train,
+        shape: Shape,
         packet: P,
         cut_through: bool,
         mut drop: impl FnMut(DropCause, P),
     ) {
-        let arrival = squeezed(arrival, &packet, self.per_byte, self.overhead);
-        self.advance(arrival.first);
-        if self.takes_whole(arrival, &packet) {
-            match packet.segments() {
-                1 => self.accept_single(arrival.first, packet),
-                _ => self.accept_whole(arrival, packet, cut_through),
-            }
-        } else {
-            self.accept_by_segment(arrival, packet, cut_through, &mut drop);
-        }
+        let arrival = squeezed(arrival, shape, self.per_byte, self.overhead);
+        self.accept_by_segment(arrival, packet, cut_through, &mut drop);
     }
 
     /// Whether packets leave here at least as fast as `other` can send them on. Without a rate trains pass
@@ -204,38 +257,13 @@ impl<P: Packet> Fifo<P> {
     }
 
     /// True for the common case: all segments at once, all of them fit, none is lost (its draws are then taken).
-    fn takes_whole(&mut self, arrival: Train, packet: &P) -> bool {
-        let segments = packet.segments();
+    #[inline]
+    fn takes_whole(&mut self, arrival: Train, shape: Shape) -> bool {
+        let segments = shape.segments;
         let alike = segments == 1 || (arrival.first == arrival.last && self.burst.is_none());
         alike
-            && self.fits(segments, wire_bytes(packet, self.overhead))
+            && self.fits(segments, shape.wire_bytes(self.overhead))
             && self.loss.as_mut().is_none_or(|loss| loss.all_pass(segments))
-    }
-
-    fn accept_single(&mut self, came: Time, packet: P) {
-        let bytes = packet.last_segment_bytes() + self.overhead;
-        let departs = self.serve(Fixed::from(came), u64::from(bytes));
-        self.enqueue(Queued { segments: 1, bytes, last_bytes: bytes, departs, last_departs: departs });
-        let left = departs.ceil();
-        self.waits += 2 * u128::from(bytes) * u128::from(left.0 - came.0);
-        let arrives = Time(left.0.saturating_add(self.delay.0));
-        self.wire.push(arrives, Train::at(arrives), packet);
-    }
-
-    fn accept_whole(&mut self, arrival: Train, packet: P, cut_through: bool) {
-        let at = Fixed::from(arrival.first);
-        let total = wire_bytes(&packet, self.overhead);
-        let bytes = packet.segment_bytes() + self.overhead;
-        let last_bytes = packet.last_segment_bytes() + self.overhead;
-        let byte = self.per_byte.unwrap_or(Fixed::ZERO);
-        let departs = self.last_departure.max(at) + byte * u64::from(bytes);
-        let last_departs = self.serve(at, total);
-        self.enqueue(Queued { segments: packet.segments(), bytes, last_bytes, departs, last_departs });
-        // To the nanosecond, twice: of the first and of the last segment.
-        let came = arrival.first.0;
-        let sojourns = (departs.ceil().0 - came) + (last_departs.ceil().0 - came);
-        self.waits += u128::from(total) * u128::from(sojourns);
-        self.launch(departs, last_departs, packet, cut_through);
     }
 
     fn accept_by_segment(
@@ -273,6 +301,7 @@ impl<P: Packet> Fifo<P> {
     }
 
     /// Decides on one segment of `bytes` on the wire, and when it leaves.
+    #[inline(never)]
     fn accept_segment(&mut self, at: Fixed, wire_bytes: u32) -> (Fate, Fixed) {
         let bytes = u64::from(wire_bytes);
         self.advance_fixed(at);
@@ -298,12 +327,18 @@ impl<P: Packet> Fifo<P> {
 
     fn settle(&mut self, run: Run, part: P, cut_through: bool, drop: &mut impl FnMut(DropCause, P)) {
         match run.fate {
-            Fate::Sent => self.launch(run.departs, run.last_departs, part, cut_through),
+            Fate::Sent => {
+                let arrives = |at: Fixed| Time(at.ceil().0.saturating_add(self.delay.0));
+                let delivery = Train { first: arrives(run.departs), last: arrives(run.last_departs) };
+                let due = if cut_through { delivery.first } else { delivery.last };
+                self.launch(due, delivery, part);
+            }
             Fate::Dropped(cause) => drop(cause, part),
         }
     }
 
     /// The departure of `bytes` that come at `at`, and the clock after it.
+    #[inline]
     fn serve(&mut self, at: Fixed, bytes: u64) -> Fixed {
         let departs = match (self.per_byte, self.burst) {
             (None, _) => at.max(self.last_departure),
@@ -319,13 +354,7 @@ impl<P: Packet> Fifo<P> {
         departs
     }
 
-    fn launch(&mut self, departs: Fixed, last_departs: Fixed, packet: P, cut_through: bool) {
-        let arrives = |at: Fixed| Time(at.ceil().0.saturating_add(self.delay.0));
-        let delivery = Train { first: arrives(departs), last: arrives(last_departs) };
-        let due = if cut_through { delivery.first } else { delivery.last };
-        self.wire.push(due, delivery, packet);
-    }
-
+    #[inline(always)]
     fn enqueue(&mut self, queued: Queued) {
         let bytes = queued.total_bytes();
         let counters = &mut self.counters;
@@ -355,6 +384,7 @@ impl<P: Packet> Fifo<P> {
         self.advance_fixed(Fixed::from(now));
     }
 
+    #[inline]
     fn advance_fixed(&mut self, now: Fixed) {
         while let Some(front) = self.queue.front_mut() {
             if front.last_departs <= now {
@@ -380,6 +410,7 @@ impl<P: Packet> Fifo<P> {
         }
     }
 
+    #[inline]
     fn fits(&self, segments: u32, bytes: u64) -> bool {
         match self.limit {
             QueueLimit::Unlimited => true,

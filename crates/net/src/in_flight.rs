@@ -4,7 +4,7 @@
 //! Instants are kept as spans of 32 bits, a packet's after the one before it and a train's from one end to the other. What
 //! does not fit (seconds without a packet on a long link, trains on a slow one) is kept in full beside them.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, mem::ManuallyDrop};
 
 use units::Time;
 
@@ -25,7 +25,8 @@ struct Item<P> {
     after: u32,
     /// From when it is due to the train's last segment, ns; from the first segment, if negative.
     span: i32,
-    packet: P,
+    /// So that nothing has to be done about it where a call could panic, and it is moved once. See `drop`.
+    packet: ManuallyDrop<P>,
 }
 
 const ODD: u32 = u32::MAX;
@@ -38,28 +39,31 @@ impl<P> InFlight<P> {
     /// A packet that is due at the train's first segment or its last, and not before those that are here.
     #[inline]
     pub(crate) fn push(&mut self, due: Time, train: Train, packet: P) {
+        let packet = ManuallyDrop::new(packet);
         if self.items.len() == self.items.capacity() {
             // Doubling would waste half of a large window's memory.
-            self.items.reserve_exact(16 + self.items.len() / 16);
+            self.items.reserve_exact(16 + self.items.len() / 32);
         }
         if self.items.is_empty() {
             (self.first, self.last) = (due, due);
         }
         let gap = due.0 - self.last.0;
-        let span = if due == train.last {
+        let span = if train.first == train.last {
+            Ok(0)
+        } else if due == train.last {
             i32::try_from(due.0 - train.first.0).map(|span| -span)
         } else {
             i32::try_from(train.last.0 - due.0)
         };
-        let item = match span {
-            Ok(span) if gap < u64::from(ODD) => Item { after: gap as u32, span, packet },
+        let (after, span) = match span {
+            Ok(span) if gap < u64::from(ODD) => (gap as u32, span),
             _ => {
                 self.odd.push_back((due, train));
-                Item { after: ODD, span: 0, packet }
+                (ODD, 0)
             }
         };
         self.last = due;
-        self.items.push_back(item);
+        self.items.push_back(Item { after, span, packet });
     }
 
     /// When the first packet is due.
@@ -92,7 +96,13 @@ impl<P> InFlight<P> {
                 after => Time(due.0 + u64::from(after)),
             };
         }
-        Some((train, packet))
+        Some((train, ManuallyDrop::into_inner(packet)))
+    }
+}
+
+impl<P> Drop for InFlight<P> {
+    fn drop(&mut self) {
+        self.items.drain(..).for_each(|item| drop(ManuallyDrop::into_inner(item.packet)));
     }
 }
 

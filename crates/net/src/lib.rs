@@ -56,7 +56,7 @@ pub use counters::Counters;
 pub use discipline::{Codel, Discipline, DualPi2, Fq, FqCodel, Red, Xcp};
 pub use graph::Station;
 pub use network::Network;
-pub use packet::{Ecn, Packet, Train, XcpHeader};
+pub use packet::{Ecn, Packet, Shape, Train, XcpHeader};
 pub use router::{Arrival, Emission, Router, RouterInterface, Unreachable, Way};
 pub use sink::{Destination, DropCause, Sink};
 pub use spec::{

@@ -8,14 +8,17 @@ use std::collections::BTreeMap;
 use units::Time;
 
 use crate::{
-    Arrival, Counters, Destination, DropCause, Emission, Node, Packet, PipeId, PipeSpec, Router, Sink, Train,
-    Way,
+    Arrival, Counters, Destination, DropCause, Emission, Node, Packet, PipeId, PipeSpec, Router, Shape, Sink,
+    Train, Way,
     graph::{Graph, Station, twin},
     pipe::Pipe,
     routed::{Routed, Target},
     router::Table,
     wakes::Wakes,
 };
+
+/// Later than anything that happens.
+const NEVER: Time = Time(u64::MAX);
 
 /// A packet goes through no more routers than this, answers on its way back included: twice what a time to live of
 /// 255 allows (RFC 791 section 3.1), for packets that have none.
@@ -34,6 +37,8 @@ pub struct Network<P> {
     wakes: Wakes,
     /// By time, then in the order they were given.
     changes: BTreeMap<(Time, u64), (usize, PipeSpec)>,
+    /// When the first is due; later than any time, if there is none.
+    next_change: Time,
     scheduled: u64,
 }
 
@@ -101,6 +106,7 @@ impl<P: Packet> Network<P> {
             host_tables,
             wakes: Wakes::new(specs.len()),
             changes: BTreeMap::new(),
+            next_change: NEVER,
             scheduled: 0,
         }
     }
@@ -125,7 +131,7 @@ impl<P: Packet> Network<P> {
         });
         match next {
             Some(next) => {
-                let routed = Routed { to: to.into(), next, routers_left: MOST_ROUTERS, packet };
+                let routed = Routed::new(to.into(), next, MOST_ROUTERS, packet);
                 self.enter(own.out.index(), now, Train::at(now), routed, sink);
             }
             None => sink.drop(own.out, now, DropCause::Router, packet),
@@ -150,19 +156,18 @@ impl<P: Packet> Network<P> {
     }
 
     /// When something next happens by itself.
+    #[inline]
     pub fn next_wake(&self) -> Option<Time> {
-        let wake = self.wakes.first().map(|first| first.0);
-        wake.into_iter().chain(self.next_change()).min()
+        Some(self.wakes.next().min(self.next_change)).filter(|next| *next < NEVER)
     }
 
     /// Does all that is due up to and including `now`.
     pub fn run_until(&mut self, now: Time, sink: &mut impl Sink<P>) {
         loop {
-            let wake = self.wakes.first().filter(|wake| wake.0 <= now);
-            let until = wake.map_or(now, |wake| wake.0);
-            if self.next_change().is_some_and(|change| change <= until) {
+            let until = self.wakes.next().min(now);
+            if self.next_change <= until && self.next_change < NEVER {
                 self.apply_next();
-            } else if let Some((at, pipe)) = wake {
+            } else if let Some((at, pipe)) = self.wakes.first().filter(|wake| wake.0 <= now) {
                 self.wake(pipe, at, sink);
             } else {
                 return;
@@ -184,6 +189,7 @@ impl<P: Packet> Network<P> {
         if pipe.index() < self.links.len() {
             self.changes.insert((at, self.scheduled), (pipe.index(), spec));
             self.scheduled += 1;
+            self.next_change = self.next_change.min(at);
         }
     }
 
@@ -202,12 +208,10 @@ impl<P: Packet> Network<P> {
         Counters { dropped_mtu: own.too_large, ..own.pipe.sample(now) }
     }
 
-    fn next_change(&self) -> Option<Time> {
-        self.changes.first_key_value().map(|(key, _)| key.0)
-    }
-
+    #[cold]
     fn apply_next(&mut self) {
         if let Some(((at, _), (pipe, spec))) = self.changes.pop_first() {
+            self.next_change = self.changes.first_key_value().map_or(NEVER, |(key, _)| key.0);
             self.apply(pipe, at, &spec);
         }
     }
@@ -230,45 +234,46 @@ impl<P: Packet> Network<P> {
         });
         self.wakes.arm(pipe, own.next_wake());
         if let Some((delivery, routed)) = popped {
-            self.leave(pipe, at, delivery, routed, sink);
+            let shape = routed.packet.shape();
+            self.leave(pipe, at, delivery, shape, routed, sink);
         }
     }
 
     /// A packet enters a pipe. Its segments come as `arrival` says, which may differ from `now`.
-    #[inline]
+    #[inline(always)]
     fn enter(&mut self, pipe: usize, now: Time, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
-        if self.passes_at_once(pipe, &routed) {
-            self.leave(pipe, now, arrival, routed, sink);
+        let shape = routed.packet.shape();
+        if self.passes_at_once(pipe, shape) {
+            self.leave(pipe, now, arrival, shape, routed, sink);
         } else {
-            self.take_in(pipe, now, arrival, routed, sink);
+            self.take_in(pipe, now, arrival, shape, routed, sink);
         }
     }
 
     /// Whether a packet comes out of a pipe as it went in. It is counted there, if so.
     #[inline]
-    fn passes_at_once(&mut self, pipe: usize, routed: &Routed<P>) -> bool {
+    fn passes_at_once(&mut self, pipe: usize, shape: Shape) -> bool {
         let own = &mut self.links[pipe];
-        routed.packet.segment_bytes() <= own.mtu && own.pipe.passes_at_once(&routed.packet)
+        shape.segment_bytes <= own.mtu && own.pipe.passes_at_once(shape)
     }
 
     /// A packet enters a pipe that is not ideal, or that it is too large for.
-    #[inline]
+    #[inline(never)]
     fn take_in(
         &mut self,
         pipe: usize,
         now: Time,
         arrival: Train,
+        shape: Shape,
         routed: Routed<P>,
         sink: &mut impl Sink<P>,
     ) {
-        if routed.packet.segment_bytes() > self.links[pipe].mtu {
-            self.links[pipe].too_large += u64::from(routed.packet.segments());
-            sink.drop(PipeId::from_index(pipe), now, DropCause::Mtu, routed.packet);
-            return;
+        if shape.segment_bytes > self.links[pipe].mtu {
+            return self.refuse(pipe, now, shape, routed, sink);
         }
-        let cut_through = routed.packet.segments() > 1 && self.slower_follows(pipe, &routed);
+        let cut_through = shape.segments > 1 && self.slower_follows(pipe, &routed);
         let own = &mut self.links[pipe].pipe;
-        let may_wake_anew = own.take_in(arrival, routed, cut_through, |at, cause, routed| {
+        let may_wake_anew = own.take_in(arrival, shape, routed, cut_through, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
         if may_wake_anew {
@@ -276,8 +281,24 @@ impl<P: Packet> Network<P> {
         }
     }
 
+    /// A packet is too large for a pipe.
+    #[cold]
+    fn refuse(&mut self, pipe: usize, now: Time, shape: Shape, routed: Routed<P>, sink: &mut impl Sink<P>) {
+        self.links[pipe].too_large += u64::from(shape.segments);
+        sink.drop(PipeId::from_index(pipe), now, DropCause::Mtu, routed.packet);
+    }
+
     /// A packet comes out of a pipe, and goes on through whatever holds nothing up.
-    fn leave(&mut self, pipe: usize, now: Time, delivery: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
+    #[inline(never)]
+    fn leave(
+        &mut self,
+        pipe: usize,
+        now: Time,
+        delivery: Train,
+        shape: Shape,
+        routed: Routed<P>,
+        sink: &mut impl Sink<P>,
+    ) {
         let mut pipe = pipe;
         loop {
             sink.pass(PipeId::from_index(pipe), delivery, &routed.packet);
@@ -288,20 +309,21 @@ impl<P: Packet> Network<P> {
                 }
                 End::Switch(switch) => switch as usize,
             };
-            let Some(station) = routed.next.station() else {
+            let Some(station) = routed.next().station() else {
                 return self.flood(pipe, switch, now, delivery, routed, sink);
             };
             let Some(next) = self.switches[switch].to[station as usize] else {
                 return sink.drop(PipeId::from_index(pipe), now, DropCause::Router, routed.packet);
             };
             pipe = next as usize;
-            if !self.passes_at_once(pipe, &routed) {
-                return self.take_in(pipe, now, delivery, routed, sink);
+            if !self.passes_at_once(pipe, shape) {
+                return self.take_in(pipe, now, delivery, shape, routed, sink);
             }
         }
     }
 
     /// A switch sends a packet to all, but not back on `pipe` that it came from.
+    #[inline(never)]
     fn flood(
         &mut self,
         pipe: usize,
@@ -320,6 +342,7 @@ impl<P: Packet> Network<P> {
         }
     }
 
+    #[inline(never)]
     fn arrive_at_router(
         &mut self,
         pipe: usize,
@@ -329,8 +352,8 @@ impl<P: Packet> Network<P> {
         routed: Routed<P>,
         sink: &mut impl Sink<P>,
     ) {
-        let arrival = Arrival { interface, to: routed.to.into() };
-        let (segments, routers_left) = (routed.packet.segments(), routed.routers_left - 1);
+        let arrival = Arrival { interface, to: routed.to().into() };
+        let (segments, routers_left) = (routed.packet.segments(), routed.routers_left() - 1);
         let mut emissions = Vec::new();
         if routers_left == 0 {
             emissions.push(Emission::Refuse(routed.packet));
@@ -351,7 +374,7 @@ impl<P: Packet> Network<P> {
                     let train = if packet.segments() == segments { delivery } else { Train::at(now) };
                     match next {
                         Some(next) => {
-                            let routed = Routed { to: to.into(), next, routers_left, packet };
+                            let routed = Routed::new(to.into(), next, routers_left, packet);
                             self.enter(out.index(), now, train, routed, sink);
                         }
                         None => sink.drop(out, now, DropCause::Router, packet),
@@ -386,15 +409,16 @@ impl<P: Packet> Network<P> {
 
     /// Whether a queue that is no faster follows on the way of a packet, which can send a train's first segments
     /// before its last has come.
+    #[inline(never)]
     fn slower_follows(&self, pipe: usize, routed: &Routed<P>) -> bool {
         let mut at = pipe;
-        let mut next = routed.next;
+        let mut next = routed.next();
         for _ in 0..MOST_ROUTERS {
             let following = match (self.links[at].end, next.station()) {
                 (End::Switch(switch), Some(to)) => self.switches[switch as usize].to[to as usize],
                 (End::Router(router, _), Some(_)) => {
                     let view = &self.routers[router as usize];
-                    routed.packet.way_at(view, routed.to.into()).and_then(|way| {
+                    routed.packet.way_at(view, routed.to().into()).and_then(|way| {
                         next = Destination::Station(way.station).into();
                         let station = view.interfaces.get(way.interface as usize)?.station;
                         Some(self.stations[station as usize].out.index() as u32)

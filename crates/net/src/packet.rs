@@ -15,6 +15,15 @@ pub trait Packet: Clone {
     fn segment_bytes(&self) -> u32;
     /// IP bytes of the last segment.
     fn last_segment_bytes(&self) -> u32;
+    /// All three at once.
+    #[inline]
+    fn shape(&self) -> Shape {
+        Shape {
+            segments: self.segments(),
+            segment_bytes: self.segment_bytes(),
+            last_segment_bytes: self.last_segment_bytes(),
+        }
+    }
     /// Keeps the segments before `at` and returns the others; `0 < at < segments()`.
     fn split_off(&mut self, at: u32) -> Self;
     /// What the packet's IP header says about explicit congestion notification.
@@ -53,6 +62,26 @@ pub trait Packet: Clone {
             Destination::Station(to) => router.toward(to),
             Destination::All => None,
         }
+    }
+}
+
+/// What a packet measures, at the IP layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// How many segments; at least 1.
+    pub segments: u32,
+    /// Bytes of each segment but the last; of the last, if there is one only.
+    pub segment_bytes: u32,
+    /// Bytes of the last segment.
+    pub last_segment_bytes: u32,
+}
+
+impl Shape {
+    /// Bytes of all on a wire that adds `overhead` to each segment.
+    #[inline]
+    pub(crate) fn wire_bytes(self, overhead: u32) -> u64 {
+        let before = u64::from(self.segments - 1) * (u64::from(self.segment_bytes) + u64::from(overhead));
+        before + u64::from(self.last_segment_bytes) + u64::from(overhead)
     }
 }
 

@@ -3,8 +3,7 @@
 use units::{Bytes, Time};
 
 use crate::{
-    Counters, Discipline, DropCause, LossModel, LossUnit, Packet, PipeSpec, Rate, Train,
-    cut::wire_bytes,
+    Counters, Discipline, DropCause, LossModel, LossUnit, Packet, PipeSpec, Rate, Shape, Train,
     fifo::Fifo,
     managed::{Legacy, Managed},
 };
@@ -84,20 +83,21 @@ impl<P: Packet> Pipe<P> {
 
     /// Whether a packet comes out at once, unchanged (an ideal pipe). It is counted, if so.
     #[inline]
-    pub(crate) fn passes_at_once(&mut self, packet: &impl Packet) -> bool {
+    pub(crate) fn passes_at_once(&mut self, shape: Shape) -> bool {
         let Kind::Ideal(ideal) = &mut self.kind else { return false };
-        ideal.packets += u64::from(packet.segments());
-        ideal.bytes += wire_bytes(packet, ideal.overhead);
+        ideal.packets += u64::from(shape.segments);
+        ideal.bytes += shape.wire_bytes(ideal.overhead);
         true
     }
 
-    /// Takes a packet in that does not pass at once. `cut_through` says that another queue follows, so that a train may come out when its first segment
+    /// Takes a packet in, which measures so, that does not pass at once. `cut_through` says that another queue follows, so that a train may come out when its first segment
     /// arrives there, not its last. `drop` gets what is dropped, with its instant. Says whether the next wake may have
     /// changed.
     #[inline]
     pub(crate) fn take_in(
         &mut self,
         arrival: Train,
+        shape: Shape,
         packet: P,
         cut_through: bool,
         mut drop: impl FnMut(Time, DropCause, P),
@@ -107,7 +107,12 @@ impl<P: Packet> Pipe<P> {
             Kind::Fifo(fifo) => {
                 // The first in line is due next, whoever joins behind it.
                 let was_empty = fifo.next_due().is_none();
-                fifo.offer(arrival, packet, cut_through, |cause, packet| drop(arrival.first, cause, packet));
+                match fifo.admit(arrival, shape, cut_through) {
+                    Some((due, delivery)) => fifo.launch(due, delivery, packet),
+                    None => fifo.offer_by_segment(arrival, shape, packet, cut_through, |cause, packet| {
+                        drop(arrival.first, cause, packet);
+                    }),
+                }
                 was_empty
             }
             Kind::Managed(managed) => {
@@ -126,10 +131,11 @@ impl<P: Packet> Pipe<P> {
         cut_through: bool,
         drop: impl FnMut(Time, DropCause, P),
     ) -> Option<P> {
-        if self.passes_at_once(&packet) {
+        let shape = packet.shape();
+        if self.passes_at_once(shape) {
             return Some(packet);
         }
-        self.take_in(arrival, packet, cut_through, drop);
+        self.take_in(arrival, shape, packet, cut_through, drop);
         None
     }
 

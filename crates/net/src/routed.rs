@@ -1,13 +1,13 @@
 //! A packet on its way through the network.
 
-use crate::{Destination, Ecn, Packet, XcpHeader};
+use crate::{Destination, Ecn, Packet, Shape, XcpHeader};
 
 /// A network has fewer stations than this.
 pub(crate) const MOST_STATIONS: u32 = 0xff_ffff;
 
 /// A [`Destination`] in three bytes: there are as many of it as packets in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Target([u8; 3]);
+pub(crate) struct Target(u32);
 
 impl Target {
     /// No station has this number.
@@ -16,21 +16,17 @@ impl Target {
     /// The station, or none for all of them.
     #[inline]
     pub(crate) fn station(self) -> Option<u32> {
-        let [a, b, c] = self.0;
-        let number = u32::from_le_bytes([a, b, c, 0]);
-        (number != Target::ALL).then_some(number)
+        (self.0 != Target::ALL).then_some(self.0)
     }
 }
 
 impl From<Destination> for Target {
     #[inline]
     fn from(to: Destination) -> Self {
-        let number = match to {
+        Target(match to {
             Destination::Station(station) => station,
             Destination::All => Target::ALL,
-        };
-        let [a, b, c, _] = number.to_le_bytes();
-        Target([a, b, c])
+        })
     }
 }
 
@@ -44,16 +40,44 @@ impl From<Target> for Destination {
 /// A packet and where it goes.
 #[derive(Clone)]
 pub(crate) struct Routed<P> {
-    /// Where its sender wants it to go.
-    pub(crate) to: Target,
-    /// Where on the link of its last sender: the same, or a router on the way.
-    pub(crate) next: Target,
-    /// How many more routers it may come to.
-    pub(crate) routers_left: u16,
+    /// Two targets of three bytes and a number of two, as one word, which is moved as one.
+    way: u64,
     pub(crate) packet: P,
 }
 
+impl<P> Routed<P> {
+    /// A packet that its sender wants to go to `to`, on its link to `next` (the same, or a router on the way), and that may
+    /// come to so many more routers.
+    #[inline]
+    pub(crate) fn new(to: Target, next: Target, routers_left: u16, packet: P) -> Self {
+        let way = u64::from(to.0) | u64::from(next.0) << 24 | u64::from(routers_left) << 48;
+        Routed { way, packet }
+    }
+
+    /// Where its sender wants it to go.
+    #[inline]
+    pub(crate) fn to(&self) -> Target {
+        Target(self.way as u32 & MOST_STATIONS)
+    }
+
+    /// Where on the link of its last sender.
+    #[inline]
+    pub(crate) fn next(&self) -> Target {
+        Target((self.way >> 24) as u32 & MOST_STATIONS)
+    }
+
+    /// How many more routers it may come to.
+    #[inline]
+    pub(crate) fn routers_left(&self) -> u16 {
+        (self.way >> 48) as u16
+    }
+}
+
 impl<P: Packet> Packet for Routed<P> {
+    #[inline]
+    fn shape(&self) -> Shape {
+        self.packet.shape()
+    }
     fn segments(&self) -> u32 {
         self.packet.segments()
     }
@@ -64,7 +88,7 @@ impl<P: Packet> Packet for Routed<P> {
         self.packet.last_segment_bytes()
     }
     fn split_off(&mut self, at: u32) -> Self {
-        Routed { packet: self.packet.split_off(at), ..*self }
+        Routed { packet: self.packet.split_off(at), way: self.way }
     }
     fn ecn(&self) -> Ecn {
         self.packet.ecn()

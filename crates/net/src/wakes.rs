@@ -25,6 +25,8 @@ fn key(at: Time, pipe: usize) -> Key {
 pub struct Wakes {
     /// The winner of all at 1, those of the halves at 2 and 3, and so on. The second half is the pipes themselves.
     winners: Vec<Key>,
+    /// The winner of all again: it is looked at before anything is done.
+    winner: Key,
     /// The place of each pipe in the second half.
     places: Vec<u32>,
     playing: usize,
@@ -33,7 +35,7 @@ pub struct Wakes {
 impl Wakes {
     /// Nothing to do for any of so many pipes.
     pub fn new(pipes: usize) -> Self {
-        Wakes { winners: vec![NEVER; 2], places: vec![NONE; pipes], playing: 0 }
+        Wakes { winners: vec![NEVER; 2], winner: NEVER, places: vec![NONE; pipes], playing: 0 }
     }
 
     /// From now on `pipe` has something to do at `wake`, and only then.
@@ -47,12 +49,29 @@ impl Wakes {
         }
     }
 
+    /// From now on `pipe` has something to do at `wake` at the latest: where it had before, that stays. So a timer that is
+    /// put off with each packet costs nothing until it has come.
+    #[inline]
+    pub fn arm_by(&mut self, pipe: usize, wake: Option<Time>) {
+        let key = wake.map_or(NEVER, |at| key(at, pipe));
+        let place = self.places[pipe];
+        if place == NONE || key < self.winners[place as usize] {
+            self.arm(pipe, wake);
+        }
+    }
+
     /// The next instant at which there is something to do, and the pipe that has; it is to be armed anew when it has
     /// done it.
     #[inline]
     pub fn first(&self) -> Option<(Time, usize)> {
-        let key = self.winners[1];
+        let key = self.winner;
         (key != NEVER).then_some((Time((key >> PIPE_BITS) as u64), key as u32 as usize))
+    }
+
+    /// The instant of [`Self::first`]; without one, later than anything that happens.
+    #[inline]
+    pub fn next(&self) -> Time {
+        Time((self.winner >> PIPE_BITS) as u64)
     }
 
     /// Plays the matches of one place again, up to the first whose outcome stays the same.
@@ -62,6 +81,7 @@ impl Wakes {
         while self.winners[place] != winner {
             self.winners[place] = winner;
             if place == 1 {
+                self.winner = winner;
                 return;
             }
             winner = winner.min(self.winners[place ^ 1]);
@@ -108,6 +128,7 @@ mod tests {
                 wakes.arm(pipe, at.map(Time));
                 plain[pipe] = at.map(Time);
                 prop_assert_eq!(wakes.first(), first(&plain));
+                prop_assert_eq!(wakes.next(), first(&plain).map_or(Time(u64::MAX), |first| first.0));
                 if then == 0 && let Some((_, next)) = first(&plain) {
                     wakes.arm(next, None);
                     plain[next] = None;

@@ -32,24 +32,22 @@ impl Writer {
         }
     }
 
-    /// Writes what it may. Tells whether it did anything, and when it wants to write by itself again.
-    pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Time) -> (bool, Option<Time>) {
-        let mut worked = false;
+    /// Writes what it may. Tells when it wants to write by itself again.
+    pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Time) -> Option<Time> {
         while self.left > 0 {
             if self.pending == 0 {
                 match self.next_write(now) {
                     Ok(bytes) => self.pending = bytes,
-                    Err(at) => return (worked, Some(at)),
+                    Err(at) => return Some(at),
                 }
             }
             if endpoint.writable() == 0 {
-                return (worked, None);
+                return None;
             }
             let taken = endpoint.write(now.0, self.pending).min(self.pending);
             if taken == 0 {
-                return (worked, None);
+                return None;
             }
-            worked = true;
             self.pending -= taken;
             self.left -= taken;
             if let Some(pace) = &mut self.pace {
@@ -59,9 +57,14 @@ impl Writer {
         if !self.closed {
             self.closed = true;
             endpoint.close(now.0);
-            worked = true;
         }
-        (worked, None)
+        None
+    }
+
+    /// Whether all was written.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.left == 0
     }
 
     fn next_write(&self, now: Time) -> Result<u64, Time> {
@@ -95,34 +98,32 @@ impl Reader {
         }
     }
 
-    /// Reads what it may. Tells whether it did anything, and when it wants to read by itself again.
-    pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Time) -> (bool, Option<Time>) {
+    /// Reads what it may. Tells when it wants to read by itself again.
+    pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Time) -> Option<Time> {
         if let Some((from, until)) = self.pause
             && now >= from
         {
             if until.is_none_or(|until| now < until) {
-                return (false, until);
+                return until;
             }
             self.pause = None;
             // Whoever reads slowly does not make up for the pause.
             self.pace = self.rate.map(|rate| Pace::new(rate, now));
         }
-        let mut worked = false;
         while endpoint.readable() > 0 {
             let most = match self.pace.as_ref().map_or(Ok(READ_BYTES), |pace| pace.allowed(now, READ_BYTES)) {
                 Ok(most) => most,
-                Err(at) => return (worked, Some(at)),
+                Err(at) => return Some(at),
             };
             let read = endpoint.read(now.0, most);
             if read == 0 {
                 break;
             }
-            worked = true;
             self.received += read;
             if let Some(pace) = &mut self.pace {
                 pace.spend(read);
             }
         }
-        (worked, None)
+        None
     }
 }

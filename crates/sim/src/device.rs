@@ -8,30 +8,28 @@
 
 use std::collections::VecDeque;
 
+use net::Wakes;
 use scenario::Scenario;
 use units::Time;
 
-use crate::{
-    addresses::Route,
-    packet::{Body, SimPacket},
-};
+use crate::{addresses::Route, parcel::Parcel};
 
 /// The queues of all stations that have one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Devices {
     /// By station.
     by_station: Vec<Option<Device>>,
+    /// When each station's link is free for the first that waits.
+    wakes: Wakes,
 }
 
 /// One queue.
 #[derive(Debug)]
 pub(crate) struct Device {
     limit: usize,
-    waiting: VecDeque<(Route, SimPacket)>,
+    waiting: VecDeque<(Route, Parcel)>,
     /// What of it is TCP's: the number that packets go to, packets, bytes of payload.
     own: Vec<(u32, u32, u64)>,
-    /// When the link is free for the first that waits.
-    pub(crate) next: Option<Time>,
 }
 
 /// What a sender should know of its queue.
@@ -52,15 +50,14 @@ impl Devices {
             net::Node::Host(host) => scenario.hosts[host as usize].nic.tx_queue,
             _ => None,
         };
-        let device = |limit: u32| Device {
-            limit: limit as usize,
-            waiting: VecDeque::new(),
-            own: Vec::new(),
-            next: None,
-        };
-        let by_station: Vec<_> = nodes.map(|node| limit(node).map(device)).collect();
-        let any = by_station.iter().any(Option::is_some);
-        Devices { by_station: if any { by_station } else { Vec::new() } }
+        let device =
+            |limit: u32| Device { limit: limit as usize, waiting: VecDeque::new(), own: Vec::new() };
+        let mut by_station: Vec<_> = nodes.map(|node| limit(node).map(device)).collect();
+        if by_station.iter().all(Option::is_none) {
+            by_station.clear();
+        }
+        let wakes = Wakes::new(by_station.len());
+        Devices { by_station, wakes }
     }
 
     /// The queue of a station.
@@ -69,41 +66,44 @@ impl Devices {
         self.by_station.get_mut(station as usize)?.as_mut()
     }
 
-    /// When one of them next passes a packet on.
+    /// When one of them next passes a packet on; later than anything that happens, if none does.
     #[inline]
-    pub(crate) fn next(&self) -> Option<Time> {
-        self.by_station.iter().flatten().filter_map(|device| device.next).min()
+    pub(crate) fn next(&self) -> Time {
+        self.wakes.next()
     }
 
     /// The first station whose device passes a packet on at `now`.
+    #[inline]
     pub(crate) fn due(&self, now: Time) -> Option<u32> {
-        let is_due = |device: &Option<Device>| {
-            device.as_ref().and_then(|device| device.next).is_some_and(|next| next <= now)
-        };
-        self.by_station.iter().position(is_due).map(|station| station as u32)
+        self.wakes.first().filter(|first| first.0 <= now).map(|first| first.1 as u32)
+    }
+
+    /// The device of a station passes its next packet on at `at`.
+    pub(crate) fn arm(&mut self, station: u32, at: Option<Time>) {
+        self.wakes.arm(station as usize, at);
     }
 }
 
 impl Device {
-    /// Takes a packet in, if there is room; `busy` is how long the link will be.
-    pub(crate) fn push(&mut self, route: &Route, packet: SimPacket, now: Time, busy: Time) {
-        if self.waiting.len() < self.limit {
-            if let Body::Tcp(segment) = &packet.body {
-                let own = self.own_of(packet.to);
-                (own.1, own.2) = (own.1 + 1, own.2 + u64::from(segment.len));
-            }
-            self.waiting.push_back((*route, packet));
-            self.next.get_or_insert(Time(now.0 + busy.0));
+    /// Takes a packet in, if there is room. Tells whether it is the only one.
+    pub(crate) fn push(&mut self, route: &Route, packet: Parcel) -> bool {
+        if self.waiting.len() >= self.limit {
+            return false;
         }
+        if let Some((to, payload)) = packet.tcp_payload() {
+            let own = self.own_of(to);
+            (own.1, own.2) = (own.1 + 1, own.2 + u64::from(payload));
+        }
+        self.waiting.push_back((*route, packet));
+        self.waiting.len() == 1
     }
 
     /// The first packet.
-    pub(crate) fn pop(&mut self) -> Option<(Route, SimPacket)> {
-        self.next = None;
+    pub(crate) fn pop(&mut self) -> Option<(Route, Parcel)> {
         let (route, packet) = self.waiting.pop_front()?;
-        if let Body::Tcp(segment) = &packet.body {
-            let own = self.own_of(packet.to);
-            (own.1, own.2) = (own.1 - 1, own.2 - u64::from(segment.len));
+        if let Some((to, payload)) = packet.tcp_payload() {
+            let own = self.own_of(to);
+            (own.1, own.2) = (own.1 - 1, own.2 - u64::from(payload));
         }
         Some((route, packet))
     }

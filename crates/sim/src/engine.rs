@@ -8,7 +8,7 @@ use scenario::{
     Kind, Scenario,
     plan::{UDP_HEADER, patience, source},
 };
-use tcp::CongestionControl;
+use tcp::{CongestionControl, Segment};
 use units::Time;
 
 use crate::{
@@ -87,8 +87,7 @@ impl<'a> Engine<'a> {
     pub(crate) fn run_until(&mut self, until: Time) -> Result<(), Error> {
         let mut at_once = 0;
         loop {
-            let woken = self.wakes.first().map_or(Time(u64::MAX), |first| first.0);
-            let next = self.wire.next().min(woken);
+            let next = self.wire.next().min(self.wakes.next());
             if next > until {
                 self.now = until;
                 self.wire.network.run_until(until, &mut self.wire.arrived);
@@ -100,10 +99,14 @@ impl<'a> Engine<'a> {
             }
             self.now = next;
             self.wire.run_until(next);
-            self.take_arrived();
+            if self.wire.has_come(next) {
+                self.take_arrived();
+            }
             while let Some((_, slot)) = self.wakes.first().filter(|first| first.0 <= next) {
                 self.wake(slot)?;
-                self.take_arrived();
+                if self.wire.has_come(next) {
+                    self.take_arrived();
+                }
                 at_once += 1;
                 if at_once > MOST_AT_ONCE {
                     return Err(Error::Stuck(self.now));
@@ -118,7 +121,7 @@ impl<'a> Engine<'a> {
         (0..SLOTS).for_each(|slot| self.wakes.arm(SLOTS * flow + slot, None));
     }
 
-    #[inline]
+    #[inline(never)]
     fn take_arrived(&mut self) {
         while let Some(to) = self.wire.next_left() {
             self.go_on(to);
@@ -129,15 +132,25 @@ impl<'a> Engine<'a> {
     }
 
     #[inline]
-    fn take(&mut self, packet: SimPacket) {
-        let index = packet.to as usize / 2;
-        let side = if packet.to.is_multiple_of(2) { Side::Sender } else { Side::Receiver };
+    fn take(&mut self, parcel: Parcel) {
+        let index = parcel.to() as usize / 2;
+        let side = if parcel.to().is_multiple_of(2) { Side::Sender } else { Side::Receiver };
         let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.over) else { return };
-        match (&mut flow.traffic, packet.body) {
-            (Traffic::Tcp(transfer), Body::Tcp(segment)) => {
+        if let Traffic::Tcp(transfer) = &mut flow.traffic {
+            if let Ok(segment) = Segment::try_from(parcel) {
                 transfer.take(side, segment, self.now, &mut self.wire);
                 self.follow_up(index, side);
             }
+            return;
+        }
+        self.take_other(index, parcel.into());
+    }
+
+    /// A packet arrives that is not TCP's.
+    #[inline(never)]
+    fn take_other(&mut self, index: usize, packet: SimPacket) {
+        let flow = &mut self.flows[index];
+        match (&mut flow.traffic, packet.body) {
             (Traffic::Udp(stream), Body::Datagram(datagram)) => stream.receiver.take(&datagram, self.now),
             (Traffic::Xcp(xcp), Body::Xcp(data)) => xcp.take_data(&data, self.now, &mut self.wire),
             (Traffic::Xcp(xcp), Body::XcpAck(ack)) => {
@@ -177,9 +190,10 @@ impl<'a> Engine<'a> {
         let slot = SLOTS * index + side as usize;
         let wake = transfer.work(side, self.now, &mut self.wire);
         self.wakes.arm(slot + APPLICATION, wake);
-        self.wakes.arm(slot, transfer.next_timer(side));
+        self.wakes.arm_by(slot, transfer.next_timer(side));
     }
 
+    #[inline(never)]
     fn wake(&mut self, slot: usize) -> Result<(), Error> {
         let (index, what) = (slot / SLOTS, slot % SLOTS);
         let side = if what.is_multiple_of(2) { Side::Sender } else { Side::Receiver };
@@ -188,6 +202,12 @@ impl<'a> Engine<'a> {
             Traffic::None => self.begin(index)?,
             Traffic::Tcp(transfer) => {
                 if what < APPLICATION {
+                    let timer = transfer.next_timer(side);
+                    if timer.is_none_or(|at| at > self.now) {
+                        // It was put off meanwhile.
+                        self.wakes.arm(slot, timer);
+                        return Ok(());
+                    }
                     transfer.on_timer(side, self.now, &mut self.wire);
                 }
                 self.follow_up(index, side);
@@ -225,8 +245,7 @@ impl<'a> Engine<'a> {
                 let traced = self.traced.contains(&index).then_some(flow.name.as_str());
                 let plan = Plan { machine, hosts, tcp, addresses, number, seed, traced };
                 let ends = [self.controller(index, Side::Sender)?, self.controller(index, Side::Receiver)?];
-                let mut transfer = Transfer::connect(&plan, ends, self.now)?;
-                transfer.begin(self.now, &mut self.wire);
+                let transfer = Transfer::connect(&plan, ends, self.now)?;
                 self.flows[index].traffic = Traffic::Tcp(Box::new(transfer));
                 self.follow_up(index, Side::Sender);
             }

@@ -8,7 +8,7 @@
 
 use units::Time;
 
-use crate::packet::SimPacket;
+use crate::parcel::Parcel;
 
 /// When an unanswered question is asked again (`retrans_time`, net/ipv4/arp.c).
 const AGAIN: Time = Time(1_000_000_000);
@@ -30,7 +30,7 @@ struct Question {
     asked: u32,
     again: Time,
     /// With the stations that they are meant for.
-    waiting: Vec<(u32, SimPacket)>,
+    waiting: Vec<(u32, Parcel)>,
 }
 
 impl Neighbours {
@@ -51,7 +51,7 @@ impl Neighbours {
         (station, neighbour): (u32, u32),
         now: Time,
         to: u32,
-        packet: SimPacket,
+        packet: Parcel,
     ) -> bool {
         let known = self.asked.iter_mut().find(|q| (q.asker, q.asked) == (station, neighbour));
         if let Some(question) = known {
@@ -64,7 +64,7 @@ impl Neighbours {
     }
 
     /// A station has heard of a neighbour; gives the packets that waited for it.
-    pub(crate) fn learn(&mut self, station: u32, neighbour: u32) -> Vec<(u32, SimPacket)> {
+    pub(crate) fn learn(&mut self, station: u32, neighbour: u32) -> Vec<(u32, Parcel)> {
         let known = &mut self.known[station as usize];
         if let Err(place) = known.binary_search(&neighbour) {
             known.insert(place, neighbour);
@@ -75,9 +75,13 @@ impl Neighbours {
         }
     }
 
-    /// When a question is to be asked again.
-    pub(crate) fn next(&self) -> Option<Time> {
-        self.asked.iter().map(|q| q.again).min()
+    /// When a question is to be asked again; later than anything that happens, if none is open.
+    #[inline]
+    pub(crate) fn next(&self) -> Time {
+        if self.asked.is_empty() {
+            return Time(u64::MAX);
+        }
+        self.asked.iter().map(|q| q.again).fold(Time(u64::MAX), Time::min)
     }
 
     /// A question that is due again: who asks whom.

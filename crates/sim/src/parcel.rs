@@ -1,18 +1,22 @@
 //! A packet as the network keeps it: half as large as it was, for there are as many of them as a window has.
 //!
-//! A TCP segment without SACK blocks and SYN options lies in 32 bytes; everything else is on the heap.
+//! A TCP segment without SACK blocks and SYN options lies in 32 bytes; everything else is on the heap. Which of both it is
+//! shows in four bytes that no receiver's number is: with one byte for it, parcels would be moved in odd pieces, for which
+//! processors wait.
 
-use net::{Arrival, Ecn, Emission, Packet, Router, XcpHeader};
+use std::num::NonZeroU32;
+
+use net::{Arrival, Ecn, Emission, Packet, Router, Shape, XcpHeader};
 use tcp::{Flags, Segment};
 
-use crate::packet::{Body, SimPacket, codepoint};
+use crate::packet::{Body, Neighbour, SimPacket, codepoint};
 
 /// A packet on its way.
 #[derive(Debug, Clone)]
 pub(crate) enum Parcel {
     /// See [`SimPacket`] and [`Segment`].
     Plain {
-        to: u32,
+        to: Number,
         header: u8,
         ecn: u8,
         flags: Flags,
@@ -23,20 +27,103 @@ pub(crate) enum Parcel {
         tsecr: u32,
         mss: u16,
         window: u16,
+        /// Without it a byte would be left, and would be taken to tell which of both it is.
+        _full: u8,
     },
     Boxed(Box<SimPacket>),
+}
+
+/// Any number but [`Number::NONE`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Number(NonZeroU32);
+
+impl Number {
+    /// So many flows there are not.
+    const NONE: u32 = 1 << 31;
+
+    #[inline]
+    fn new(number: u32) -> Option<Number> {
+        NonZeroU32::new(number ^ Number::NONE).map(Number)
+    }
+
+    #[inline]
+    fn get(self) -> u32 {
+        self.0.get() ^ Number::NONE
+    }
+}
+
+impl Parcel {
+    /// A segment for number `to`, with so many bytes of headers in each of its segments.
+    #[inline]
+    pub(crate) fn of_segment(to: u32, header: u32, segment: Segment) -> Parcel {
+        match (u8::try_from(header), Number::new(to)) {
+            (Ok(header), Some(to)) if segment.sack.is_none() && segment.syn.is_none() => {
+                let Segment { seq, ack, len, tsval, tsecr, mss, window, flags, ecn, .. } = segment;
+                Parcel::Plain { to, header, ecn, flags, seq, ack, len, tsval, tsecr, mss, window, _full: 0 }
+            }
+            _ => Parcel::Boxed(Box::new(SimPacket { to, header, body: Body::Tcp(segment) })),
+        }
+    }
+
+    /// Who it is for.
+    #[inline]
+    pub(crate) fn to(&self) -> u32 {
+        match self {
+            Parcel::Plain { to, .. } => to.get(),
+            Parcel::Boxed(packet) => packet.to,
+        }
+    }
+
+    /// Who it is for and bytes of payload, if it is TCP's.
+    #[inline]
+    pub(crate) fn tcp_payload(&self) -> Option<(u32, u32)> {
+        match self {
+            Parcel::Plain { to, len, .. } => Some((to.get(), *len)),
+            Parcel::Boxed(packet) => match &packet.body {
+                Body::Tcp(segment) => Some((packet.to, segment.len)),
+                _ => None,
+            },
+        }
+    }
+
+    /// What it says about a neighbour's address, if that is what it is for.
+    #[inline]
+    pub(crate) fn word(&self) -> Option<Neighbour> {
+        match self {
+            Parcel::Boxed(packet) => match packet.body {
+                Body::Neighbour(word) => Some(word),
+                _ => None,
+            },
+            Parcel::Plain { .. } => None,
+        }
+    }
 }
 
 impl From<SimPacket> for Parcel {
     #[inline]
     fn from(packet: SimPacket) -> Self {
-        match (&packet.body, u8::try_from(packet.header)) {
-            (Body::Tcp(segment), Ok(header)) if segment.sack.is_none() && segment.syn.is_none() => {
-                let &Segment { seq, ack, len, tsval, tsecr, mss, window, flags, ecn, .. } = segment;
-                let to = packet.to;
-                Parcel::Plain { to, header, ecn, flags, seq, ack, len, tsval, tsecr, mss, window }
-            }
+        match packet.body {
+            Body::Tcp(segment) => Parcel::of_segment(packet.to, packet.header, segment),
             _ => Parcel::Boxed(Box::new(packet)),
+        }
+    }
+}
+
+impl TryFrom<Parcel> for Segment {
+    type Error = ();
+
+    /// The segment, if it is TCP's.
+    #[inline]
+    fn try_from(parcel: Parcel) -> Result<Self, ()> {
+        match parcel {
+            Parcel::Plain { ecn, flags, seq, ack, len, tsval, tsecr, mss, window, .. } => {
+                let (sack, syn) = (None, None);
+                Ok(Segment { seq, ack, len, tsval, tsecr, mss, window, flags, ecn, sack, syn })
+            }
+            Parcel::Boxed(packet) => match packet.body {
+                Body::Tcp(segment) => Ok(segment),
+                _ => Err(()),
+            },
         }
     }
 }
@@ -45,10 +132,10 @@ impl From<Parcel> for SimPacket {
     #[inline]
     fn from(parcel: Parcel) -> Self {
         match parcel {
-            Parcel::Plain { to, header, ecn, flags, seq, ack, len, tsval, tsecr, mss, window } => {
+            Parcel::Plain { to, header, ecn, flags, seq, ack, len, tsval, tsecr, mss, window, .. } => {
                 let (sack, syn) = (None, None);
                 let segment = Segment { seq, ack, len, tsval, tsecr, mss, window, flags, ecn, sack, syn };
-                SimPacket { to, header: u32::from(header), body: Body::Tcp(segment) }
+                SimPacket { to: to.get(), header: u32::from(header), body: Body::Tcp(segment) }
             }
             Parcel::Boxed(packet) => *packet,
         }
@@ -67,6 +154,23 @@ impl Parcel {
 }
 
 impl Packet for Parcel {
+    #[inline]
+    fn shape(&self) -> Shape {
+        match self {
+            Parcel::Plain { header, len, mss, .. } if *len <= u32::from(*mss) || *mss == 0 => {
+                let bytes = u32::from(*header) + len;
+                Shape { segments: 1, segment_bytes: bytes, last_segment_bytes: bytes }
+            }
+            Parcel::Plain { header, len, mss, .. } => {
+                let (header, mss) = (u32::from(*header), u32::from(*mss));
+                let segments = len.div_ceil(mss);
+                let last_segment_bytes = header + len - (segments - 1) * mss;
+                Shape { segments, segment_bytes: header + mss, last_segment_bytes }
+            }
+            Parcel::Boxed(packet) => packet.shape(),
+        }
+    }
+
     #[inline]
     fn segments(&self) -> u32 {
         match self {
@@ -117,14 +221,14 @@ impl Packet for Parcel {
 
     fn flow_hash(&self) -> u32 {
         match self {
-            Parcel::Plain { to, .. } => crate::packet::flow_hash(*to),
+            Parcel::Plain { to, .. } => crate::packet::flow_hash(to.get()),
             Parcel::Boxed(packet) => packet.flow_hash(),
         }
     }
 
     fn corrupt(&mut self, random: u64) {
         match self {
-            Parcel::Plain { to, .. } => *to = u32::MAX,
+            Parcel::Plain { to, .. } => *to = Number::new(u32::MAX).unwrap_or(*to),
             Parcel::Boxed(packet) => packet.corrupt(random),
         }
     }
@@ -188,6 +292,7 @@ mod tests {
             assert_eq!(parcel.segments(), packet.segments());
             assert_eq!(parcel.segment_bytes(), packet.segment_bytes());
             assert_eq!(parcel.last_segment_bytes(), packet.last_segment_bytes());
+            assert_eq!(parcel.shape(), packet.shape());
             assert_eq!((parcel.ecn(), parcel.flow_hash()), (packet.ecn(), packet.flow_hash()));
             assert_eq!(format!("{:?}", SimPacket::from(parcel)), format!("{packet:?}"));
         }

@@ -10,7 +10,7 @@ use crate::{
     addresses::{Addresses, Route},
     application::{Reader, Writer},
     config::config,
-    packet::{Body, SimPacket},
+    parcel::Parcel,
     trace::Trace,
     wire::Wire,
 };
@@ -93,20 +93,25 @@ impl Transfer {
         })
     }
 
-    /// Sends the first packet.
-    pub(crate) fn begin(&mut self, now: Time, wire: &mut Wire) {
-        self.send(Side::Sender, now, wire);
-    }
-
-    /// A segment arrives at one end.
+    /// A segment arrives at one end. What follows from it is sent by [`Self::work`].
     #[inline]
     pub(crate) fn take(&mut self, side: Side, mut segment: Segment, now: Time, wire: &mut Wire) {
+        if segment.segs() > self.gro[side as usize] {
+            segment = self.take_parts(side, segment, now, wire);
+        }
+        self.take_one(side, segment, now, wire);
+    }
+
+    /// Takes what is more than a card hands over in one, but for the last part, which it gives.
+    #[inline(never)]
+    fn take_parts(&mut self, side: Side, mut segment: Segment, now: Time, wire: &mut Wire) -> Segment {
         let most = self.gro[side as usize];
         while segment.segs() > most {
             let rest = segment.split_off(most);
             self.take_one(side, std::mem::replace(&mut segment, rest), now, wire);
+            self.send(side, now, wire);
         }
-        self.take_one(side, segment, now, wire);
+        segment
     }
 
     #[inline]
@@ -117,7 +122,6 @@ impl Transfer {
         } else {
             self.end(side).on_segment(now.0, segment);
         }
-        self.send(side, now, wire);
         if side == Side::Sender && self.started.is_none() && self.sender.state() != State::SynSent {
             self.started = Some(now);
         }
@@ -133,48 +137,50 @@ impl Transfer {
         }
     }
 
-    /// A timer of one end has run out.
+    /// A timer of one end has run out. What follows from it is sent by [`Self::work`].
     pub(crate) fn on_timer(&mut self, side: Side, now: Time, wire: &mut Wire) {
         self.tell_room(side, now, wire);
         self.end(side).on_timer(now.0);
-        self.send(side, now, wire);
     }
 
-    /// A packet of one end has left its device's queue. Tells whether that end had waited for it.
+    /// A packet of one end has left its device's queue. Tells whether that end had waited for it; what follows is sent by
+    /// [`Self::work`].
     pub(crate) fn go_on(&mut self, side: Side, now: Time, wire: &mut Wire) -> bool {
         if !self.end(side).waits_for_device() {
             return false;
         }
         self.tell_room(side, now, wire);
         self.end(side).on_device_sent(now.0);
-        self.send(side, now, wire);
         true
     }
 
-    /// One end hears how much room its device's queue has, where there is one.
+    /// The sender hears how much room its device's queue has, where there is one. The receiver sends no data, and only data
+    /// waits for room.
     #[inline]
     fn tell_room(&mut self, side: Side, now: Time, wire: &mut Wire) {
-        let (route, to) = match side {
-            Side::Sender => (self.there, self.number + Side::Receiver as u32),
-            Side::Receiver => (self.back, self.number + Side::Sender as u32),
-        };
-        if let Some(room) = wire.room(&route, to, now) {
-            self.end(side).set_device_queue(room.packets, room.own_packets, room.own_bytes);
+        let to = self.number + Side::Receiver as u32;
+        if side == Side::Sender
+            && let Some(room) = wire.room(&self.there, to, now)
+        {
+            self.sender.set_device_queue(room.packets, room.own_packets, room.own_bytes);
         }
     }
 
-    /// The application of one end does what it may; gives when it wants to work again by itself.
+    /// Sends what one end has to send, and its application does what it may; gives when it wants to work again by itself.
     #[inline]
     pub(crate) fn work(&mut self, side: Side, now: Time, wire: &mut Wire) -> Option<Time> {
-        self.tell_room(side, now, wire);
-        let (worked, wake) = match side {
-            Side::Sender if self.started.is_none() => return None,
-            Side::Sender => self.writer.work(&mut self.sender, now),
+        let wake = match side {
+            Side::Sender if self.started.is_none() => None,
+            Side::Sender => {
+                if self.sender.writable() > 0 || self.writer.is_done() {
+                    self.send(side, now, wire);
+                    self.tell_room(side, now, wire);
+                }
+                self.writer.work(&mut self.sender, now)
+            }
             Side::Receiver => self.reader.work(&mut self.receiver, now),
         };
-        if worked {
-            self.send(side, now, wire);
-        }
+        self.send(side, now, wire);
         if side == Side::Receiver && self.finished.is_none() && self.is_read_out() {
             self.finished = Some(now);
         }
@@ -237,7 +243,7 @@ impl Transfer {
             {
                 trace.sent(now, &endpoint.sk, &segment);
             }
-            wire.send(route, now, SimPacket { to, header, body: Body::Tcp(segment) });
+            wire.send(route, now, Parcel::of_segment(to, header, segment));
         }
     }
 }

@@ -15,6 +15,9 @@ use crate::{
     parcel::Parcel,
 };
 
+/// Later than anything that happens.
+const NEVER: Time = Time(u64::MAX);
+
 /// The stream of random numbers that hosts' delays come from; flows have those of their places in the scenario.
 const DELAY_STREAM: u32 = u32::MAX;
 
@@ -51,8 +54,8 @@ impl Arrived {
 
     /// When the next packet is looked at.
     #[inline]
-    fn next(&self) -> Option<Time> {
-        self.packets.front().map(|(due, _)| *due)
+    fn next(&self) -> Time {
+        self.packets.front().map_or(NEVER, |(due, _)| *due)
     }
 }
 
@@ -76,17 +79,20 @@ impl Wire {
     /// When something next happens by itself.
     #[inline]
     pub(crate) fn next(&self) -> Time {
-        let network = self.network.next_wake().unwrap_or(Time(u64::MAX));
-        let others = self.neighbours.next().into_iter().chain(self.devices.next()).chain(self.arrived.next());
-        others.fold(network, Time::min)
+        let network = self.network.next_wake().unwrap_or(NEVER);
+        network.min(self.arrived.next()).min(self.devices.next()).min(self.neighbours.next())
     }
 
     /// Does what is due.
     #[inline]
     pub(crate) fn run_until(&mut self, now: Time) {
-        self.network.run_until(now, &mut self.arrived);
-        while let Some((asker, asked)) = self.neighbours.due(now) {
-            self.ask(asker, asked, now);
+        if self.network.next_wake().is_some_and(|at| at <= now) {
+            self.network.run_until(now, &mut self.arrived);
+        }
+        if self.neighbours.next() <= now {
+            while let Some((asker, asked)) = self.neighbours.due(now) {
+                self.ask(asker, asked, now);
+            }
         }
         while let Some(station) = self.devices.due(now) {
             self.drain(station, now);
@@ -94,17 +100,18 @@ impl Wire {
     }
 
     /// A device passes on what its link takes: one packet, or all where the link has no rate.
+    #[inline(never)]
     fn drain(&mut self, station: u32, now: Time) {
         while let Some(device) = self.devices.at(station).filter(|device| !device.is_empty()) {
             let busy = self.network.busy(station, now);
             if busy.0 > 0 {
-                device.next = Some(Time(now.0 + busy.0));
-                return;
+                return self.devices.arm(station, Some(Time(now.0 + busy.0)));
             }
-            let Some((route, packet)) = device.pop() else { return };
-            self.left.push_back(packet.to);
+            let Some((route, packet)) = device.pop() else { break };
+            self.left.push_back(packet.to());
             self.send_one(&route, now, packet);
         }
+        self.devices.arm(station, None);
     }
 
     /// What the sender of packets to number `to` should know of its device's queue; none where there is no queue.
@@ -115,6 +122,12 @@ impl Wire {
         Some(device.room(to, is_free))
     }
 
+    /// Whether a packet has come or has left its device's queue, and waits to be looked at.
+    #[inline]
+    pub(crate) fn has_come(&self, now: Time) -> bool {
+        self.arrived.next() <= now || !self.left.is_empty()
+    }
+
     /// The number of a packet that has left its device's queue.
     #[inline]
     pub(crate) fn next_left(&mut self) -> Option<u32> {
@@ -123,9 +136,10 @@ impl Wire {
 
     /// A host sends.
     #[inline]
-    pub(crate) fn send(&mut self, route: &Route, now: Time, mut packet: SimPacket) {
+    pub(crate) fn send(&mut self, route: &Route, now: Time, packet: impl Into<Parcel>) {
+        let mut packet = packet.into();
         // Fragments have been made by the host already, and travel as one object all the same.
-        if self.segmentation == Segmentation::Host && matches!(packet.body, Body::Tcp(_)) {
+        if self.segmentation == Segmentation::Host && packet.tcp_payload().is_some() {
             while packet.segments() > 1 {
                 let rest = packet.split_off(1);
                 self.send_through_device(route, now, std::mem::replace(&mut packet, rest));
@@ -135,21 +149,24 @@ impl Wire {
     }
 
     #[inline]
-    fn send_through_device(&mut self, route: &Route, now: Time, packet: SimPacket) {
+    fn send_through_device(&mut self, route: &Route, now: Time, packet: Parcel) {
         if let Some(device) = self.devices.at(route.from) {
             let busy = self.network.busy(route.from, now);
             if busy.0 > 0 || !device.is_empty() {
-                return device.push(route, packet, now, busy);
+                if device.push(route, packet) {
+                    self.devices.arm(route.from, Some(Time(now.0 + busy.0)));
+                }
+                return;
             }
         }
         self.send_one(route, now, packet);
     }
 
     #[inline]
-    fn send_one(&mut self, route: &Route, now: Time, packet: SimPacket) {
+    fn send_one(&mut self, route: &Route, now: Time, packet: Parcel) {
         if self.neighbours.knows(route.from, route.next) {
             let to = Destination::Station(route.to);
-            self.network.send(route.from, now, to, packet.into(), &mut self.arrived);
+            self.network.send(route.from, now, to, packet, &mut self.arrived);
         } else if self.neighbours.keep((route.from, route.next), now, route.to, packet) {
             self.ask(route.from, route.next, now);
         }
@@ -157,29 +174,30 @@ impl Wire {
 
     /// The next packet that came for a flow. Questions for neighbours are answered on the way.
     #[inline]
-    pub(crate) fn receive(&mut self, now: Time) -> Option<SimPacket> {
-        while self.arrived.next().is_some_and(|due| due <= now) {
-            let (_, parcel) = self.arrived.packets.pop_front()?;
-            let packet = SimPacket::from(parcel);
-            match packet.body {
-                Body::Neighbour(word) => self.hear(&word, now),
-                _ => return Some(packet),
+    pub(crate) fn receive(&mut self, now: Time) -> Option<Parcel> {
+        while self.arrived.next() <= now {
+            let (_, packet) = self.arrived.packets.pop_front()?;
+            match packet.word() {
+                Some(word) => self.hear(&word, now),
+                None => return Some(packet),
             }
         }
         None
     }
 
+    #[cold]
     fn ask(&mut self, asker: u32, asked: u32, now: Time) {
         self.say(asker, asked, Neighbour { asker, asked, reply: false }, now);
     }
 
+    #[cold]
     fn hear(&mut self, word: &Neighbour, now: Time) {
         let (own, other) = if word.reply { (word.asker, word.asked) } else { (word.asked, word.asker) };
         if !word.reply {
             self.say(own, other, Neighbour { reply: true, ..*word }, now);
         }
         for (to, packet) in self.neighbours.learn(own, other) {
-            self.network.send(own, now, Destination::Station(to), packet.into(), &mut self.arrived);
+            self.network.send(own, now, Destination::Station(to), packet, &mut self.arrived);
         }
     }
 

@@ -9,7 +9,7 @@
 use crate::behaviour::Behaviour;
 use crate::transmit::{CLOCK_START_NS, Transmit};
 use crate::{
-    AckAction, AckFields, CaEvent, Config, CongestionControl, Event, Flags, Receiver, Segment, TcpSock,
+    Accepted, AckAction, AckFields, CaEvent, Config, CongestionControl, Event, Flags, Receiver, Segment, TcpSock,
     timestamp_ms,
 };
 use std::collections::VecDeque;
@@ -95,11 +95,6 @@ impl Endpoint {
         endpoint
     }
 
-    pub(crate) fn set_clock(&mut self, now: u64) {
-        self.sk.tcp_clock_cache = now + CLOCK_START_NS;
-        self.sk.tcp_mstamp = self.sk.tcp_clock_cache / 1000;
-    }
-
     pub(crate) fn clock(&self) -> u64 {
         self.sk.tcp_clock_cache
     }
@@ -118,27 +113,39 @@ impl Endpoint {
     }
 
     /// A segment arrives.
+    #[inline]
     pub fn on_segment(&mut self, now: u64, segment: Segment) {
         self.set_clock(now);
+        if self.state == State::Established && !segment.flags.any(Flags::RST.with(Flags::SYN)) {
+            self.process(&segment);
+        } else {
+            self.on_other_segment(&segment);
+        }
+    }
+
+    /// What is not everyday's.
+    #[inline(never)]
+    fn on_other_segment(&mut self, segment: &Segment) {
         if segment.flags.has(Flags::RST) {
             self.abort();
             return;
         }
         match self.state {
             State::Closed => {}
-            State::Listen | State::SynSent => self.handshake(&segment),
+            State::Listen | State::SynSent => self.handshake(segment),
             _ if segment.flags.has(Flags::SYN) => self.repeated_syn(),
             State::SynReceived => {
                 if segment.flags.has(Flags::ACK) && segment.ack == self.sk.snd_nxt {
-                    self.accept_connection(&segment);
-                    self.process(&segment);
+                    self.accept_connection(segment);
+                    self.process(segment);
                 }
             }
-            _ => self.process(&segment),
+            _ => self.process(segment),
         }
     }
 
     /// `tcp_rcv_established`, `tcp_rcv_state_process`.
+    #[inline(never)]
     fn process(&mut self, segment: &Segment) {
         self.sk.rx_opt.rcv_tsval = segment.tsval;
         self.sk.rx_opt.rcv_tsecr = segment.tsecr;
@@ -152,9 +159,10 @@ impl Endpoint {
             self.ack(segment);
             self.after_ack();
         }
-        let accepted = self.receiver.accept_expected(&mut self.sk, clock, segment);
+        let mut accepted = Accepted::default();
+        self.receiver.take_expected(&mut self.sk, clock, segment, &mut accepted);
         if let Some(earlier) = accepted.earlier {
-            self.emit_ack(earlier);
+            self.emit_ack(*earlier);
         }
         if let Some(event) = accepted.event {
             self.tell_of_mark(event);
@@ -169,6 +177,7 @@ impl Endpoint {
     }
 
     /// A mark came or ceased: for algorithms that need ECN. They may want an ACK for what came before.
+    #[cold]
     fn tell_of_mark(&mut self, event: CaEvent) {
         if self.cc.flags() & crate::NEEDS_ECN == 0 {
             return;
@@ -195,6 +204,7 @@ impl Endpoint {
     }
 
     /// An ACK without data that is not the receiver's usual one.
+    #[inline(never)]
     fn emit_ack(&mut self, fields: AckFields) {
         let mut flags = Flags::ACK;
         if fields.ece {
@@ -256,8 +266,8 @@ impl Endpoint {
     /// When the endpoint next wants to be called by itself.
     #[inline]
     pub fn next_timer(&self) -> Option<u64> {
-        let receiver = self.receiver.timer().map(|at| at.saturating_sub(CLOCK_START_NS));
-        self.transmit_timer().into_iter().chain(receiver).min()
+        let next = self.transmit_timer().min(self.receiver.timer().unwrap_or(u64::MAX));
+        (next < u64::MAX).then(|| next - CLOCK_START_NS)
     }
 
     /// The next segment to send now; poll until there is none.
@@ -321,6 +331,7 @@ impl Endpoint {
         }
     }
 
+    #[cold]
     fn peer_has_ended(&mut self) {
         let next = match self.state {
             State::Established => State::CloseWait,

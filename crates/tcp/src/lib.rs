@@ -13,6 +13,7 @@ mod handshake;
 mod info;
 mod receive;
 pub mod rounds;
+mod search;
 mod segment;
 mod sock;
 mod sock_steps;

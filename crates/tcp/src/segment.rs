@@ -40,6 +40,12 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
+    /// Whether one of `other`'s flags is set.
+    #[inline]
+    pub fn any(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// These flags and those of `other`.
     #[inline]
     #[must_use]

@@ -131,6 +131,7 @@ impl<P: Packet> Managed<P> {
     }
 
     /// Takes a packet in.
+    #[inline(never)]
     pub(crate) fn offer(&mut self, arrival: Train, packet: P, drop: &mut impl FnMut(Time, DropCause, P)) {
         if self.spec.down {
             self.counters.dropped_down += u64::from(packet.segments());
@@ -142,7 +143,7 @@ impl<P: Packet> Managed<P> {
             LossUnit::Segment => LossDrawn::NotYet,
             LossUnit::SuperPacket => self.wire.draw_whole(arrival.last),
         };
-        let arrival = squeezed(arrival, &packet, self.desk.per_byte, self.spec.overhead);
+        let arrival = squeezed(arrival, packet.shape(), self.desk.per_byte, self.spec.overhead);
         let (at, step) = (Fixed::from(arrival.first), spacing(arrival, &packet));
         let comes_at_once = step == Fixed::ZERO && !self.server.may_send_at_once();
         let is_whole = (comes_at_once && !self.queue.evicts())

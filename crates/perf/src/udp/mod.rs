@@ -40,6 +40,7 @@ mod sender;
 mod statistics;
 mod sys;
 
+pub use alarm::Watch;
 pub use header::{Header, Numbers};
 pub use receiver::{Arrivals, Buffer, Receiver};
 pub use sender::{SendEnd, Sender, SenderOptions, Sent};

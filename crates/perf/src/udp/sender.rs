@@ -18,7 +18,12 @@ use hdrhistogram::Histogram;
 use socket2::Socket;
 use units::{BitRate, Time};
 
-use super::{Numbers, alarm::Alarm, batch::Batch, sys};
+use super::{
+    Numbers,
+    alarm::{Alarm, Watch},
+    batch::Batch,
+    sys,
+};
 use crate::{Error, Stop, error::Attempted};
 
 /// Lateness that is made up for, where nothing else is said.
@@ -69,6 +74,7 @@ pub struct Sender {
     batch: Batch,
     next: Next,
     most_late: Duration,
+    watch: Watch,
     /// Calls that failed since one went well.
     refusals: u32,
 }
@@ -96,7 +102,7 @@ impl Sender {
                 Next::Due { source: Box::new(Source::new(&plan, Draws::new(0, 0), Time(0))), left }
             }
         };
-        Sender { socket, batch, next, most_late: MOST_LATE, refusals: 0 }
+        Sender { socket, batch, next, most_late: MOST_LATE, watch: Watch::AsNeeded, refusals: 0 }
     }
 
     /// Sends what `source` says, with numbers of 64 bits, on a connected socket. The source's time 0 is when it runs.
@@ -105,13 +111,19 @@ impl Sender {
         let (socket, numbers) = (socket.into(), Numbers::Bits64);
         let batch = Batch::new(&socket, source.payload() as usize, numbers);
         let next = Next::Due { source: Box::new(source), left: None };
-        Sender { socket, batch, next, most_late: MOST_LATE, refusals: 0 }
+        Sender { socket, batch, next, most_late: MOST_LATE, watch: Watch::AsNeeded, refusals: 0 }
     }
 
     /// Makes up for lateness of up to `most` (100 ms unless said), by what is then a burst, and gives more up.
     #[must_use]
     pub fn making_up(self, most: Duration) -> Self {
         Sender { most_late: most, ..self }
+    }
+
+    /// Says how much of its waits it watches the clock.
+    #[must_use]
+    pub fn watching(self, watch: Watch) -> Self {
+        Sender { watch, ..self }
     }
 
     /// Sends until all is sent or `stop` is set.
@@ -157,7 +169,7 @@ impl Sender {
         end: &mut SendEnd,
     ) -> Result<(), Error> {
         let block = source.payload() as usize;
-        let mut alarm = Alarm::new();
+        let mut alarm = Alarm::new(self.watch);
         let mut start = sys::monotonic_ns();
         while let Some(due) = source.next() {
             let due = start.saturating_add(due.0);

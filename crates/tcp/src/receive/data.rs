@@ -27,6 +27,7 @@ const BLOCKS_EXPECTED: usize = 2;
 
 impl Receiver {
     /// `tcp_sequence`.
+    #[inline]
     pub(super) fn in_window(&self, sk: &TcpSock, segment: &Segment) -> bool {
         if before(segment.end_seq(), self.rcv_wup) {
             return false;
@@ -87,6 +88,7 @@ impl Receiver {
     }
 
     /// What `tcp_data_queue` does with a segment that brings nothing: its ACK may not wait.
+    #[inline(never)]
     fn drop_at_once(&self, sk: &mut TcpSock) {
         self.enter_quick_mode(sk, MAX_QUICK_ACKS);
         sk.icsk_ack_pending |= SCHED;
@@ -122,6 +124,7 @@ impl Receiver {
     }
 
     /// A piece that does not begin after `rcv_nxt` and ends after it becomes readable.
+    #[inline(always)]
     fn append(&mut self, sk: &mut TcpSock, mut piece: Piece, accepted: &mut Accepted) {
         let new = piece.end.wrapping_sub(sk.rcv_nxt);
         sk.rcv_nxt = piece.end;
@@ -155,6 +158,7 @@ impl Receiver {
     }
 
     /// `tcp_ofo_queue`: what follows on `rcv_nxt`.
+    #[inline(never)]
     fn take_from_reorder(&mut self, sk: &mut TcpSock, accepted: &mut Accepted) {
         let mut high = sk.rcv_nxt;
         while let Some(piece) = self.reorder.take_ready(sk.rcv_nxt) {
@@ -176,6 +180,7 @@ impl Receiver {
     }
 
     /// `tcp_data_queue_ofo`.
+    #[inline(never)]
     fn queue_out_of_order(&mut self, sk: &mut TcpSock, segment: &Segment, accepted: &mut Accepted) {
         accepted.event = self.check_mark(sk, segment);
         if !self.make_room(sk, segment) {
@@ -221,7 +226,7 @@ impl Receiver {
     fn report_block(&mut self, sk: &mut TcpSock, start: u32, end: u32, accepted: &mut Accepted) {
         let place = self.sacks.extend(start, end);
         if place.unwrap_or(self.sacks.len()) >= BLOCKS_EXPECTED && self.compression.held > 0 {
-            accepted.earlier = Some(self.ack_fields(sk));
+            accepted.earlier = Some(Box::new(self.ack_fields(sk)));
             self.ack_sent(sk);
             sk.icsk_ack_pending |= SCHED;
         }
@@ -239,6 +244,7 @@ impl Receiver {
     }
 
     /// `tcp_fin`.
+    #[cold]
     fn finish(&mut self, sk: &mut TcpSock) {
         self.fin = true;
         sk.icsk_ack_pending |= SCHED;

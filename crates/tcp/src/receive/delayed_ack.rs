@@ -194,6 +194,7 @@ impl Receiver {
     }
 
     /// When [`Self::on_timer`] is to be called, ns.
+    #[inline]
     pub fn timer(&self) -> Option<u64> {
         let delayed = self.delayed.as_ref().map(|timer| timer.at);
         match (delayed, self.compression.timer) {

@@ -87,7 +87,7 @@ pub struct Accepted {
     /// What the congestion control is to be told, if it needs ECN, with `sk` as it is now.
     pub event: Option<CaEvent>,
     /// An ACK that goes out before anything else: it was held back until this segment.
-    pub earlier: Option<AckFields>,
+    pub earlier: Option<Box<AckFields>>,
     /// What becomes of the ACK; of [`Receiver::accept`] only an answer to a refused segment.
     pub ack: AckAction,
 }
@@ -203,8 +203,20 @@ impl Receiver {
 
     /// [`Self::accept`] of a segment that was found to be inside the window.
     pub fn accept_expected(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) -> Accepted {
-        count_segment(sk, segment);
         let mut accepted = Accepted::default();
+        self.take_expected(sk, now, segment, &mut accepted);
+        accepted
+    }
+
+    /// The same; what became of it is written where there is nothing yet, for it is large.
+    pub(crate) fn take_expected(
+        &mut self,
+        sk: &mut TcpSock,
+        now: u64,
+        segment: &Segment,
+        accepted: &mut Accepted,
+    ) {
+        count_segment(sk, segment);
         if self.timestamps {
             if !after(segment.seq, self.rcv_wup) && !before(segment.tsval, self.ts_recent) {
                 self.ts_recent = segment.tsval;
@@ -214,9 +226,8 @@ impl Receiver {
         self.measure_rtt_by_timestamp(sk, now, segment);
         if segment.is_data() {
             self.accept_cwr(sk, segment);
-            self.queue_data(sk, now, segment, &mut accepted);
+            self.queue_data(sk, now, segment, accepted);
         }
-        accepted
     }
 
     /// What a segment that is about to leave says; also remembers the window that it announces.

@@ -33,6 +33,9 @@ pub(super) struct AckState {
 impl Endpoint {
     /// `tcp_ack`, for a segment whose ACK flag is set.
     pub(crate) fn ack(&mut self, segment: &Segment) {
+        if self.says_nothing(segment) {
+            return self.note_data(segment);
+        }
         let (ack, prior_una) = (segment.ack, self.sk.snd_una);
         let (delivered, lost) = (self.sk.delivered, self.sk.lost);
         let mut state = AckState { reord: self.sk.snd_nxt, ..AckState::default() };
@@ -100,6 +103,34 @@ impl Endpoint {
         self.xmit_recovery(rexmit);
     }
 
+    /// Whether a segment is only data for an end that has sent all it had: what follows from its ACK is done by
+    /// [`Self::note_data`].
+    #[inline]
+    fn says_nothing(&self, segment: &Segment) -> bool {
+        let sk = &self.sk;
+        sk.packets_out == 0
+            && segment.ack == sk.snd_una
+            && segment.sack.is_none()
+            && !segment.flags.has(Flags::ECE)
+            && u32::from(segment.window) << self.tx.window_scale == sk.snd_wnd
+            && self.tx.queue.unsent.is_empty()
+            && sk.tlp_high_seq == 0
+    }
+
+    /// What is left of [`Self::ack`] for such a segment.
+    #[inline]
+    fn note_data(&mut self, segment: &Segment) {
+        let sk = &mut self.sk;
+        let mut told = CA_ACK_SLOWPATH;
+        if after(segment.seq, sk.snd_wl1) || segment.seq == sk.snd_wl1 && sk.snd_wnd == 0 {
+            sk.snd_wl1 = segment.seq;
+            told |= CA_ACK_WIN_UPDATE;
+        }
+        sk.icsk_probes_out = 0;
+        self.cc.in_ack_event(sk, told);
+        self.sk.rcv_tstamp = self.jiffies();
+    }
+
     /// The window, SACK and ECE of an ACK. Gives what the controller is to be told of it.
     #[inline]
     fn take_in(&mut self, segment: &Segment, state: &mut AckState) -> u32 {
@@ -140,6 +171,7 @@ impl Endpoint {
     }
 
     /// An ACK that was overtaken; its SACK blocks count.
+    #[cold]
     fn old_ack(&mut self, segment: &Segment, mut state: AckState) {
         let Some(sack) = segment.sack.as_ref().filter(|_| self.tx.sack) else { return };
         let (prior_una, delivered) = (self.sk.snd_una, self.sk.delivered);

@@ -45,7 +45,14 @@ impl Endpoint {
                 if self.wmem_queued() >= self.sk.sk_sndbuf as u32 {
                     break;
                 }
-                self.new_chunk();
+                let full = self.full_chunks(left, goal);
+                if full == 0 {
+                    self.new_chunk();
+                } else {
+                    self.tx.queue.unsent.push_many(Chunk { len: goal, fin: false }, full);
+                    self.sk.write_seq = self.sk.write_seq.wrapping_add(full * goal);
+                    left -= u64::from(full) * u64::from(goal);
+                }
                 continue;
             }
             let taken = u64::from(room).min(left) as u32;
@@ -59,6 +66,18 @@ impl Endpoint {
         self.push_pending();
         self.check_space();
         bytes - left
+    }
+
+    /// How many full packets of `goal` bytes the next `left` bytes make, as long as there is room; 0 where the first of them
+    /// has to be begun by [`Self::new_chunk`].
+    fn full_chunks(&self, left: u64, goal: u32) -> u32 {
+        if self.sk.packets_out == 0 || self.sk.chrono_type == 0 {
+            return 0;
+        }
+        // Each is begun while there is any room.
+        let room = (self.sk.sk_sndbuf as u32).saturating_sub(self.wmem_queued());
+        let begun = room.div_ceil(goal + self.behaviour.packet_overhead);
+        (left / u64::from(goal)).min(u64::from(begun)) as u32
     }
 
     /// `tcp_skb_entail`.

@@ -238,6 +238,7 @@ impl Endpoint {
     // ---- The states --------------------------------------------------------------------------------------------
 
     /// `tcp_fastretrans_alert`; the letters are its own.
+    #[inline(never)]
     pub(super) fn classic_alert(
         &mut self,
         prior_una: u32,

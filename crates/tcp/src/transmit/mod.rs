@@ -20,6 +20,7 @@ mod chrono;
 mod classic;
 mod clean;
 mod device;
+mod lost;
 mod output;
 mod queue;
 mod rack;
@@ -82,6 +83,8 @@ pub(crate) struct Transmit {
     scoreboard: classic::Scoreboard,
     device: device::Device,
     pub(crate) jiffy_us: u64,
+    /// The present tick of the clock, and when it began, us.
+    tick: (u64, u64),
     pub(crate) events: VecDeque<Event>,
     pub(crate) keep_events: bool,
 }
@@ -109,6 +112,7 @@ impl Transmit {
             scoreboard: classic::Scoreboard::default(),
             device: device::Device::default(),
             jiffy_us: config.jiffy_us(),
+            tick: (0, 0),
             events: VecDeque::new(),
             keep_events: false,
         }
@@ -119,7 +123,19 @@ impl Endpoint {
     /// Ticks of the endpoint's clock.
     #[inline]
     pub(crate) fn jiffies(&self) -> u32 {
-        (self.sk.tcp_mstamp / self.tx.jiffy_us) as u32
+        self.tx.tick.0 as u32
+    }
+
+    /// The time is `now`, ns since the run's start.
+    #[inline]
+    pub(crate) fn set_clock(&mut self, now: u64) {
+        self.sk.tcp_clock_cache = now + CLOCK_START_NS;
+        self.sk.tcp_mstamp = self.sk.tcp_clock_cache / 1000;
+        // Ticks are asked for several times a packet and pass once in many packets.
+        if self.sk.tcp_mstamp.wrapping_sub(self.tx.tick.1) >= self.tx.jiffy_us {
+            let tick = self.sk.tcp_mstamp / self.tx.jiffy_us;
+            self.tx.tick = (tick, tick * self.tx.jiffy_us);
+        }
     }
 
     /// `usecs_to_jiffies`.

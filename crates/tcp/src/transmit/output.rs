@@ -124,6 +124,9 @@ impl Endpoint {
     /// `tcp_tso_segs`: the segments that a super-packet should have.
     #[inline]
     pub(super) fn tso_segs(&mut self) -> u32 {
+        if self.sk.sk_gso_max_segs == 1 && !self.has(Operation::MinTsoSegs) {
+            return 1;
+        }
         let mut least = 0;
         if self.has(Operation::MinTsoSegs) {
             least = self.cc.min_tso_segs(&mut self.sk);

@@ -1,19 +1,19 @@
 //! The send queue: what was written and not sent, and what was sent and not acknowledged.
 //!
 //! Sent packets stand in a slab; `order` has their ids by sequence number, a list through the slab has those whose
-//! fate is open by the time they were last sent (`tsorted_sent_queue`), and a heap those to send again. An ACK costs
-//! what it newly acknowledges and a binary search, whatever the window.
+//! fate is open by the time they were last sent (`tsorted_sent_queue`), and `lost` those to send again. An ACK costs
+//! what it newly acknowledges and a search that begins near its end, whatever the window.
 //!
 //! Departures from the kernel:
-//! 1. Lost packets are found by a heap instead of a walk from `retransmit_skb_hint`; the order is the same.
+//! 1. Lost packets are kept in order instead of found by a walk from `retransmit_skb_hint`; the order is the same.
 //! 2. Packets that were selectively acknowledged are not joined; `sacked` remembers the ranges instead, and the send buffer
 //!    is charged as if they were.
 
+use super::lost::Lost;
 use super::skb::{Marks, NONE, Skb, segments};
 use super::unsent::Unsent;
-use crate::segment::after;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use crate::{search::partition_near, segment::after};
+use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub(super) struct SendQueue {
@@ -24,7 +24,7 @@ pub(super) struct SendQueue {
     oldest: u32,
     newest: u32,
     /// To send again, by extended sequence number. An entry is stale if its packet has other marks or another place.
-    lost: BinaryHeap<Reverse<(u64, u32)>>,
+    lost: Lost,
     pub(super) unsent: Unsent,
 }
 
@@ -36,7 +36,7 @@ impl SendQueue {
             order: VecDeque::new(),
             oldest: NONE,
             newest: NONE,
-            lost: BinaryHeap::new(),
+            lost: Lost::default(),
             unsent: Unsent::default(),
         }
     }
@@ -83,11 +83,19 @@ impl SendQueue {
         self.order.len()
     }
 
-    /// The place of the first packet that ends after `seq`.
+    /// The place of the first packet that ends after `seq`; as many as there are, if none does.
     pub(super) fn index_of(&self, seq: u32) -> usize {
-        self.order.partition_point(|id| !after(self.slab[*id as usize].end_seq, seq))
+        let (Some(first), Some(last)) = (self.head(), self.last()) else { return 0 };
+        let begin = self.get(first).seq;
+        let bytes = self.get(last).end_seq.wrapping_sub(begin).max(1);
+        let ahead = (seq.wrapping_sub(begin) as i32).clamp(0, bytes as i32) as u64;
+        // Packets are much alike: a share of the bytes is the same share of the packets, nearly.
+        let guess = (ahead * self.order.len() as u64 / u64::from(bytes)) as usize;
+        let ends_before = |index: usize| !after(self.get(self.order[index]).end_seq, seq);
+        partition_near(self.order.len(), guess, ends_before)
     }
 
+    #[inline]
     fn store(&mut self, skb: Skb) -> u32 {
         let id = self.free;
         if id != NONE {
@@ -104,6 +112,7 @@ impl SendQueue {
     }
 
     /// Appends a packet that is being sent; it is not yet in the list by time.
+    #[inline]
     pub(super) fn push(&mut self, skb: Skb) -> u32 {
         let id = self.store(skb);
         if self.order.len() == self.order.capacity() {
@@ -214,12 +223,12 @@ impl SendQueue {
 
     /// A packet is to be sent again. `place` is its extended sequence number.
     pub(super) fn push_lost(&mut self, place: u64, id: u32) {
-        self.lost.push(Reverse((place, id)));
+        self.lost.push((place, id));
     }
 
     /// The first packet to send again; it stays.
     pub(super) fn first_lost(&mut self) -> Option<u32> {
-        while let Some(Reverse((place, id))) = self.lost.peek().copied() {
+        while let Some((place, id)) = self.lost.first() {
             let skb = &self.slab[id as usize];
             let is_lost = skb.marks.any(Marks::LOST) && !skb.marks.any(Marks::RETRANS) && skb.segs > 0;
             if is_lost && skb.seq == place as u32 {
@@ -236,7 +245,7 @@ impl SendQueue {
     }
 }
 
-/// By how much a queue of so many grows: a sixteenth, for doubling would waste half of a large window's memory.
+/// By how much a queue of so many grows: a little, for doubling would waste half of a large window's memory.
 fn growth(len: usize) -> usize {
-    16 + len / 16
+    16 + len / 32
 }

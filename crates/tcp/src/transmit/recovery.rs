@@ -20,6 +20,7 @@ pub(super) enum Retransmission {
 
 impl Endpoint {
     /// `tcp_fastretrans_alert`.
+    #[inline(never)]
     pub(super) fn fastretrans_alert(
         &mut self,
         prior_una: u32,
@@ -236,10 +237,17 @@ impl Endpoint {
     }
 
     /// `tcp_xmit_recovery`.
+    #[inline]
     pub(super) fn xmit_recovery(&mut self, rexmit: Retransmission) {
+        if rexmit != Retransmission::None {
+            self.send_again(rexmit);
+        }
+    }
+
+    #[inline(never)]
+    fn send_again(&mut self, rexmit: Retransmission) {
         match rexmit {
-            Retransmission::None => return,
-            Retransmission::Lost => {}
+            Retransmission::None | Retransmission::Lost => {}
             Retransmission::New => {
                 self.push_pending();
                 if after(self.sk.snd_nxt, self.sk.high_seq) {

@@ -6,7 +6,7 @@
 //! had to wait, as in the kernel, the reference runs' drops and HyStart's exit are met less well (-12 and +3 % at worst,
 //! against -1 and 0), for they depend on which segments are acknowledged alone.
 
-use super::{CLOCK_START_NS, Marks, Skb, timers::Timer};
+use super::{Marks, Skb, timers::Timer};
 use crate::{CaEvent, Endpoint, Flags, RateSample, Segment, ecn, segment::before};
 
 /// TCP_ECN_OK, TCP_ECN_QUEUE_CWR.
@@ -131,9 +131,9 @@ impl Endpoint {
         self.send_lost_and_new();
     }
 
-    /// When a timer of the sending half next ends, ns since the run's start.
-    pub(crate) fn transmit_timer(&self) -> Option<u64> {
-        let next = self.tx.timer_ns.into_iter().chain(self.tx.pacing_timer_ns).min()?;
-        Some(next - CLOCK_START_NS)
+    /// When a timer of the sending half next ends, ns on the endpoint's clock; `u64::MAX`: none runs.
+    #[inline]
+    pub(crate) fn transmit_timer(&self) -> u64 {
+        self.tx.timer_ns.unwrap_or(u64::MAX).min(self.tx.pacing_timer_ns.unwrap_or(u64::MAX))
     }
 }

@@ -17,6 +17,7 @@ impl Endpoint {
     }
 
     /// `tcp_sacktag_write_queue`.
+    #[inline(never)]
     pub(super) fn sacktag(&mut self, blocks: &[(u32, u32)], ack: u32, prior_una: u32, state: &mut AckState) {
         if self.sk.sacked_out == 0 {
             self.tx.highest_sack = self.sk.snd_una;
@@ -247,6 +248,7 @@ impl Endpoint {
     }
 
     /// `tcp_check_sack_reordering`: how far out of order packets come.
+    #[inline(never)]
     pub(super) fn check_sack_reordering(&mut self, low: u32) {
         let fack = self.highest_sack_seq();
         if !before(low, fack) {

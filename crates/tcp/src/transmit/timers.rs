@@ -30,7 +30,7 @@ impl Endpoint {
     /// When a timer of so many jiffies ends: since 4.8 the kernel's timer wheel rounds up, to 1, 8, 64 or 512 jiffies
     /// (kernel/time/timer.c, calc_index).
     fn timer_end(&self, jiffies: u32) -> u64 {
-        let now = self.sk.tcp_mstamp / self.tx.jiffy_us;
+        let now = self.tx.tick.0;
         if self.behaviour.timer_wheel == TimerWheel::Exact {
             return (now + u64::from(jiffies.max(1))) * self.tx.jiffy_us * 1000;
         }

@@ -58,6 +58,20 @@ impl Unsent {
         }
     }
 
+    /// Appends so many alike, at least one; all that comes before is as long as it will be.
+    pub(super) fn push_many(&mut self, chunk: Chunk, count: u32) {
+        self.push_back(chunk);
+        // All but the last, which may grow, are a run.
+        let before = count - 1;
+        let place = self.runs.len() - 1;
+        match place.checked_sub(1).map(|place| &mut self.runs[place]) {
+            _ if before == 0 => {}
+            Some(run) if run.0 == chunk => run.1 += before,
+            _ => self.runs.insert(place, (chunk, before)),
+        }
+        self.count += before as usize;
+    }
+
     #[inline]
     pub(super) fn pop_front(&mut self) {
         let Some(run) = self.runs.front_mut() else { return };
@@ -96,7 +110,7 @@ mod tests {
     proptest! {
         /// It does what a plain list of chunks does.
         #[test]
-        fn runs_are_as_good_as_a_list(steps in proptest::collection::vec((0u8..5, 1u32..4), 0..300)) {
+        fn runs_are_as_good_as_a_list(steps in proptest::collection::vec((0u8..6, 1u32..4), 0..300)) {
             let (mut unsent, mut plain) = (Unsent::default(), VecDeque::<Chunk>::new());
             for (step, len) in steps {
                 let longer = plain.front().is_some_and(|chunk| chunk.len > len);
@@ -112,6 +126,10 @@ mod tests {
                     3 => {
                         unsent.back_mut().into_iter().for_each(|last| last.len += len);
                         plain.back_mut().into_iter().for_each(|last| last.len += len);
+                    }
+                    4 => {
+                        unsent.push_many(Chunk { len: 2, fin: false }, len);
+                        plain.extend(vec![Chunk { len: 2, fin: false }; len as usize]);
                     }
                     _ if longer => {
                         plain[0].len -= len;

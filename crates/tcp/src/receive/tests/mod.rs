@@ -78,8 +78,8 @@ impl Rig {
             }
         }
         let accepted = self.rx.on_segment(&mut self.sk, self.now, &segment);
-        if let Some(earlier) = accepted.earlier {
-            self.note(earlier);
+        if let Some(earlier) = &accepted.earlier {
+            self.note(**earlier);
         }
         if accepted.ack == AckAction::Now {
             self.acknowledge();

@@ -1,0 +1,120 @@
+//! What the records of tests between hosts have in common, whether we made the test or read it: the summary before and after,
+//! and the report as iperf3's JSON beside the series.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use perf::{
+    iperf3_json::{self, FILE_NAME},
+    report::{Amount, Direction, Protocol, Report, Role, Start, StreamEnd},
+};
+use record::Writer;
+use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+
+/// When the test began, RFC 3339.
+pub fn started(start: &Start) -> String {
+    let time = jiff::Timestamp::try_from(start.time);
+    time.unwrap_or(jiff::Timestamp::UNIX_EPOCH).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A run before anything has happened.
+pub fn begun(engine: &str, started: String) -> RunSummary {
+    RunSummary {
+        id: String::new(),
+        engine: engine.into(),
+        variant: None,
+        kernel: None,
+        sweep: Default::default(),
+        repeat: 1,
+        seed: 0,
+        duration_s: 0.0,
+        wall_s: 0.0,
+        started,
+        partial: false,
+        flows: Vec::new(),
+        links: Vec::new(),
+        fairness_jain: None,
+        quality: Quality { ok: true, ..Quality::default() },
+    }
+}
+
+/// The document of this one run. `host` is the reporting end.
+pub fn summary(name: &str, start: &Start, host: HostInfo, run: RunSummary) -> Summary {
+    Summary {
+        schema: SUMMARY_SCHEMA.into(),
+        scenario: name.into(),
+        title: title(start),
+        host,
+        runs: vec![run],
+        published: Vec::new(),
+    }
+}
+
+/// What stands for the scenario that there is none of.
+pub fn scenario(title: &str) -> anyhow::Result<String> {
+    let title = serde_json::to_string(title)?;
+    Ok(format!("# A test between real hosts ({FILE_NAME}); there is no scenario.\ntitle = {title}\n"))
+}
+
+/// Finishes a record, with iperf3's JSON of the report beside its series; the record's place.
+pub fn write(
+    writer: Writer,
+    summary: &Summary,
+    report: &Report,
+    rows: &[FlowSample],
+) -> anyhow::Result<PathBuf> {
+    let document = serde_json::to_string_pretty(&iperf3_json::to_json(report))? + "\n";
+    let beside = writer.path().join(FILE_NAME);
+    if let Err(error) = std::fs::write(&beside, document) {
+        writer.abort();
+        return Err(error).with_context(|| format!("cannot write {}", beside.display()));
+    }
+    Ok(writer.finish(summary, rows, &[], &[])?)
+}
+
+/// What the test's end tells better than the rows.
+pub fn complete(flow: &mut FlowSummary, ended: &StreamEnd) {
+    let some = |value: u64| (value > 0).then_some(value);
+    if let Some(tcp) = &ended.tcp {
+        flow.retransmitted_segs = tcp.retransmits;
+        flow.min_rtt_us = some(tcp.min_rtt_us).map(|us| us as f64).or(flow.min_rtt_us);
+        flow.mean_rtt_us = some(tcp.mean_rtt_us).map(|us| us as f64).or(flow.mean_rtt_us);
+        flow.max_rtt_us = some(tcp.max_rtt_us).map(|us| us as f64).or(flow.max_rtt_us);
+        flow.max_cwnd_bytes = some(tcp.max_snd_cwnd_bytes).or(flow.max_cwnd_bytes);
+    }
+    if let (Some(sent), Some(received)) = (&ended.sent.udp, &ended.received.udp) {
+        flow.datagrams_sent = Some(sent.packets);
+        flow.datagrams_lost = u64::try_from(received.lost).ok();
+        flow.datagrams_reordered = Some(received.out_of_order);
+        flow.jitter_us = Some((received.jitter_s * 1e6 * 1e3).round() / 1e3);
+        flow.loss_share = match received.packets {
+            0 => None,
+            packets => Some(received.lost.max(0) as f64 / packets as f64),
+        };
+    }
+}
+
+/// The test in words, as in `TCP to far, 10 s, 2 streams, reverse`.
+pub fn title(start: &Start) -> String {
+    let spec = &start.spec;
+    let protocol = if spec.protocol == Protocol::Tcp { "TCP" } else { "UDP" };
+    let way = if start.role == Role::Client { "to" } else { "from" };
+    let mut title = format!("{protocol} {way} {}", start.peer_name);
+    match spec.amount {
+        Amount::Time(time) => title.push_str(&format!(", {} s", time.as_secs_f64())),
+        Amount::Bytes(bytes) => title.push_str(&format!(", {bytes}")),
+        Amount::Blocks(blocks) => title.push_str(&format!(", {blocks} blocks")),
+    }
+    if spec.streams > 1 {
+        title.push_str(&format!(", {} streams", spec.streams));
+    }
+    match spec.direction {
+        Direction::Forward => {}
+        Direction::Reverse => title.push_str(", reverse"),
+        Direction::Both => title.push_str(", both directions"),
+    }
+    match &spec.title {
+        Some(own) => format!("{own}: {title}"),
+        None => title,
+    }
+}

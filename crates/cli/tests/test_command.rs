@@ -75,7 +75,8 @@ fn an_interrupted_test_keeps_what_it_had() {
     test.interrupt();
     let output = test.output();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let shown = place.run(&["show", "last", "--json"]).json();
+    let listed = place.run(&["ls", "--json"]).json();
+    let shown = place.run(&["show", listed[0]["path"].as_str().unwrap(), "--json"]).json();
     let run = &shown["runs"][0];
     assert_eq!(run["partial"], true, "{run:#}");
     assert!(run["flows"][0]["bytes"].as_u64().unwrap() > 1_000_000, "{run:#}");

@@ -12,7 +12,7 @@ use perf::{
     iperf3::{
         self, Authority, IpVersion, Observer, Padding, Server, ServerObserver, ServerOptions, TIME_SKEW,
     },
-    iperf3_json::{self, TextFormat},
+    iperf3_json::{self, RateUnit, TextFormat},
     report::{Interval, Report, ServerOutput, Start},
 };
 use units::BitRate;
@@ -85,6 +85,9 @@ pub struct ServeArgs {
     /// Between two reports, in seconds or as in 10ms; 0 for none
     #[arg(short, long, value_name = "TIME", value_parser = iperf_values::interval, default_value = "1", help_heading = "Reports")]
     interval: Duration,
+    /// The unit of rates: k, m, g, t for bits, K, M, G, T for bytes
+    #[arg(short, long, value_name = "UNIT", help_heading = "Reports")]
+    format: Option<RateUnit>,
     /// More about each test
     #[arg(short = 'V', long, help_heading = "Reports")]
     verbose: bool,
@@ -102,7 +105,7 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
     let console = Console {
         // One document a test, in iperf3's form: there is none of all tests of a server.
         json: json || args.iperf3_json,
-        format: TextFormat { verbose: args.verbose, ..TextFormat::default() },
+        format: TextFormat { verbose: args.verbose, unit: args.format.unwrap_or_default() },
         out: Mutex::new(()),
     };
     let stop = interrupt::flag()?;

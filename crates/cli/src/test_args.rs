@@ -5,6 +5,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 use clap::Args;
 use perf::{
     iperf3::{ClientOptions, Credentials, IpVersion, Padding, wire},
+    iperf3_json::RateUnit,
     report::{Amount, Direction, Protocol, TestSpec},
 };
 use units::{BitRate, Bytes};
@@ -140,6 +141,9 @@ pub struct TestArgs {
     /// Between two reports, in seconds or as in 10ms; 0 for none
     #[arg(short, long, value_name = "TIME", value_parser = iperf_values::interval, default_value = "1", help_heading = "Reports")]
     interval: Duration,
+    /// The unit of rates: k, m, g, t for bits, K, M, G, T for bytes
+    #[arg(short, long, value_name = "UNIT", help_heading = "Reports")]
+    pub format: Option<RateUnit>,
     /// Ask for the server's own report
     #[arg(long, help_heading = "Reports")]
     get_server_output: bool,

@@ -141,7 +141,7 @@ fn join(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
         if (nearest.time_us - row.time_us).abs() > NEAR * spacing {
             continue;
         }
-        let receiver_is_peer = nearest.rcvbuf_bytes.is_some();
+        let receiver_is_peer = nearest.rcvbuf_bytes.or(nearest.datagrams_received).is_some();
         if receiver_is_peer {
             // Goodput is what was received.
             row.goodput_bps = nearest.goodput_bps.or(row.goodput_bps);

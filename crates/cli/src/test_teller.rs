@@ -38,7 +38,7 @@ impl Form {
             (false, true, _) => Ok(Form::Iperf3Json),
             (false, _, true) => Ok(Form::JsonStream),
             (false, false, false) => {
-                Ok(Form::Text(TextFormat { verbose: args.verbose, ..TextFormat::default() }))
+                Ok(Form::Text(TextFormat { verbose: args.verbose, unit: args.format.unwrap_or_default() }))
             }
             (true, ..) => Err(Exit::BadInput(
                 "--json is longfat's own document; -J and --json-stream are iperf3's".into(),

@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::{
-    Place, binary,
+    Place, binary, eventually,
     iperf3::{Running, free_port, wait_for_listener},
 };
 use serde_json::Value;
@@ -40,6 +40,52 @@ fn a_test_is_a_run_on_record() {
         assert_eq!(shown["runs"][0]["partial"], false);
         assert_eq!(place.run(&["plot", "last", "-o", "plot.svg"]).code, 0);
     }
+}
+
+#[test]
+fn a_udp_test_is_a_run_on_record() {
+    let (_server, port) = serve();
+    let place = Place::new("");
+    for direction in [&[][..], &["-R"]] {
+        let args = ["test", "127.0.0.1", "-p", &port, "-u", "-b", "20M", "-l", "1000", "-t", "0.5", "--json"];
+        let document = place.run(&[&args[..], direction].concat()).json();
+        let flow = &document["flows"][0];
+        assert_eq!((flow["kind"].as_str(), flow["name"].as_str()), (Some("udp"), Some("stream-1")));
+        let goodput = flow["goodput_bps"].as_f64().unwrap();
+        assert!((15e6..22e6).contains(&goodput), "{direction:?}: {goodput}");
+        // 20 Mb/s for half a second; delays are known where the receiver was looked at.
+        let sent = flow["datagrams_sent"].as_u64().unwrap();
+        assert!((1000..1400).contains(&sent), "{direction:?}: {sent}");
+        assert!(flow["mean_owd_us"].is_number() && flow["jitter_us"].is_number(), "{direction:?}: {flow:#}");
+    }
+}
+
+#[test]
+fn an_interrupted_test_keeps_what_it_had() {
+    let (server, port) = serve();
+    let place = Place::new("");
+    let test =
+        Running::start(&mut place.longfat(&["test", "127.0.0.1", "-p", &port, "-t", "30", "-i", "0.1"]));
+    let partial = || {
+        let found = std::fs::read_dir(place.path("runs/test-127.0.0.1")).into_iter().flatten().flatten();
+        found.filter(|entry| entry.file_name().to_string_lossy().ends_with(".partial")).count()
+    };
+    assert!(eventually(|| partial() == 1), "the record is begun with the data");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    test.interrupt();
+    let output = test.output();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let listed = place.run(&["ls", "--json"]).json();
+    let shown = place.run(&["show", listed[0]["path"].as_str().unwrap(), "--json"]).json();
+    let run = &shown["runs"][0];
+    assert_eq!(run["partial"], true, "{run:#}");
+    assert!(run["flows"][0]["bytes"].as_u64().unwrap() > 1_000_000, "{run:#}");
+    // The server was told, and serves the next one at once.
+    let next = place.run(&["test", "127.0.0.1", "-p", &port, "-n", "1M", "--no-record"]);
+    assert_eq!(next.code, 0, "{next:?}");
+    server.interrupt();
+    let told = server.output();
+    assert!(String::from_utf8_lossy(&told.stderr).contains("the client ended the test"), "{told:?}");
 }
 
 #[test]

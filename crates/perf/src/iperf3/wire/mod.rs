@@ -6,6 +6,7 @@
 mod code;
 mod cookie;
 mod frame;
+mod fuzzing;
 mod number;
 mod params;
 mod results;
@@ -15,6 +16,8 @@ mod state;
 pub use code::Code;
 pub use cookie::{COOKIE_BYTES, Cookie};
 pub use frame::{PARAMS_LIMIT, decode, encode, payload_len};
+#[doc(hidden)]
+pub use fuzzing::fuzz;
 pub use params::{Params, Refusal, STREAMS_MAX, default_block, default_udp_rate};
 pub use results::{Results, StreamResult};
 pub use samples::Samples;

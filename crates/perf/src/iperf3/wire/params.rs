@@ -10,6 +10,8 @@ use crate::report::{Amount, Direction, Protocol, TestSpec};
 
 /// Streams each way (MAX_STREAMS).
 pub const STREAMS_MAX: u64 = 128;
+/// Seconds: iperf3's is a whole one.
+const TIME_MIN_S: f64 = 0.001;
 /// Seconds (MAX_TIME).
 const TIME_MAX_S: f64 = 86_400.0;
 /// Seconds (MAX_OMIT_TIME).
@@ -186,7 +188,7 @@ impl Params {
         let amount = match (self.num, self.blockcount) {
             (0, 0) => {
                 let time = if self.time == 0.0 { TIME_S } else { self.time };
-                Amount::Time(seconds("time", time, TIME_MAX_S)?)
+                Amount::Time(seconds("time", time, TIME_MIN_S..=TIME_MAX_S)?)
             }
             (0, blocks) => Amount::Blocks(blocks),
             (bytes, _) => Amount::Bytes(Bytes(bytes)),
@@ -208,7 +210,7 @@ impl Params {
             },
             streams: number(self.parallel.max(1), "parallel", STREAMS_MAX)?,
             amount,
-            omit: seconds("omit", self.omit, OMIT_MAX_S)?,
+            omit: seconds("omit", self.omit, 0.0..=OMIT_MAX_S)?,
             block: Bytes(block),
             interval: INTERVAL,
             rate,
@@ -261,10 +263,14 @@ fn within(what: &'static str, value: u64, range: std::ops::RangeInclusive<u64>) 
     }
 }
 
-fn seconds(what: &'static str, value: f64, most: f64) -> Result<Duration, Refusal> {
-    match (0.0..=most).contains(&value) {
+fn seconds(
+    what: &'static str,
+    value: f64,
+    range: std::ops::RangeInclusive<f64>,
+) -> Result<Duration, Refusal> {
+    match range.contains(&value) {
         true => Ok(Duration::from_secs_f64(value)),
-        false => Err(refusal(what, value, format!("0 to {most} seconds"))),
+        false => Err(refusal(what, value, format!("{} to {} seconds", range.start(), range.end()))),
     }
 }
 
@@ -313,6 +319,7 @@ mod tests {
             r#"{"parallel":129}"#,
             r#"{"time":86401}"#,
             r#"{"time":-1}"#,
+            r#"{"time":1e-9}"#,
             r#"{"omit":601}"#,
             r#"{"window":536870913}"#,
             r#"{"len":1048577}"#,

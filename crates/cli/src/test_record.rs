@@ -5,25 +5,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
 use perf::{
     iperf3::{ClientOptions, flow_name},
-    iperf3_json::{self, FILE_NAME},
     report::{Protocol, Report, Start, StreamEnd, TestSpec},
 };
 use record::Writer;
-use schema::{Cause, FlowSample, FlowSummary, Metrics, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use schema::{FlowSample, Metrics, RunSummary};
 use serde_json::{Value, json};
 use verdict::{Buffer, FlowContext, FlowTimes};
 
-use crate::{flow_context, job, steadiness::Estimate, test_teller::Seen};
+use crate::{
+    flow_context,
+    measured_record::{self, complete, started},
+    steadiness::Estimate,
+    test_teller::Seen,
+};
 
 /// The engine's name in a record of a test between hosts.
 const ENGINE: &str = "test";
 /// A sample of the other end belongs to ours if it is not further away than so many sample intervals.
 const NEAR: i64 = 2;
-/// A cause is told with its seconds from this share of the time on.
-const TOLD_SHARE: f64 = 0.01;
 
 /// A record being written.
 pub struct Recording {
@@ -50,13 +51,11 @@ impl Recording {
 
     /// The data begins: from now on a killed test leaves what it had.
     pub fn begin(&mut self, start: &Start) -> anyhow::Result<()> {
-        let begun = begun();
+        let begun = measured_record::begun(ENGINE, started(start));
         let compact: String = begun.started.chars().filter(|c| !matches!(c, '-' | ':')).collect();
         let id = record::new_id(&compact, ENGINE, None, 1);
-        let title = serde_json::to_string(&title(start))?;
-        let toml =
-            format!("# A test between real hosts ({FILE_NAME}); there is no scenario.\ntitle = {title}\n");
-        let summary = summary(&self.name, start, begun);
+        let summary = measured_record::summary(&self.name, start, lab::host_info(), begun);
+        let toml = measured_record::scenario(&summary.title)?;
         self.writer = Some(Writer::create(&self.runs_dir, &self.name, &id, &toml, &summary)?);
         Ok(())
     }
@@ -80,9 +79,7 @@ pub fn keep(
     let Some(start) = &report.start else { return Ok(None) };
     let mut rows = join(seen.rows, &peer);
     rows.sort_by_key(|row| row.time_us);
-    let mut run = begun();
-    run.started = jiff::Timestamp::try_from(start.time)
-        .map_or(run.started, |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let mut run = measured_record::begun(ENGINE, started(start));
     run.duration_s = rows.last().map_or(0.0, |row| row.time_us as f64 * 1e-6);
     run.wall_s = run.duration_s;
     run.partial = report.end.is_none();
@@ -98,7 +95,13 @@ pub fn keep(
         let mut flow = verdict::summarize(&rows, &[], &times(start, report, stream, &rows, &name), &context);
         flow.cc_kernel_name = options.congestion.clone();
         if let Some(stream) = stream {
+            let sampled = flow.clone();
             complete(&mut flow, stream);
+            // Of these the samples tell more than intervals do.
+            flow.min_rtt_us = sampled.min_rtt_us.or(flow.min_rtt_us);
+            flow.mean_rtt_us = sampled.mean_rtt_us.or(flow.mean_rtt_us);
+            flow.max_rtt_us = sampled.max_rtt_us.or(flow.max_rtt_us);
+            flow.max_cwnd_bytes = sampled.max_cwnd_bytes.or(flow.max_cwnd_bytes);
         }
         run.flows.push(flow);
     }
@@ -108,56 +111,12 @@ pub fn keep(
     let path = match seen.recording {
         Some(Recording { writer: Some(writer), name, .. }) => {
             run.id = writer.id().to_string();
-            Some(write(writer, &summary(&name, start, run.clone()), report, &rows)?)
+            let summary = measured_record::summary(&name, start, lab::host_info(), run.clone());
+            Some(measured_record::write(writer, &summary, report, &rows)?)
         }
         _ => None,
     };
     Ok(Some(Kept { run, path, steady: seen.steady }))
-}
-
-fn write(writer: Writer, summary: &Summary, report: &Report, rows: &[FlowSample]) -> anyhow::Result<PathBuf> {
-    let document = serde_json::to_string_pretty(&iperf3_json::to_json(report))? + "\n";
-    let beside = writer.path().join(FILE_NAME);
-    if let Err(error) = std::fs::write(&beside, document) {
-        writer.abort();
-        return Err(error).with_context(|| format!("cannot write {}", beside.display()));
-    }
-    Ok(writer.finish(summary, rows, &[], &[])?)
-}
-
-fn begun() -> RunSummary {
-    RunSummary {
-        id: String::new(),
-        engine: ENGINE.into(),
-        variant: None,
-        kernel: None,
-        sweep: BTreeMap::new(),
-        repeat: 1,
-        seed: 0,
-        duration_s: 0.0,
-        wall_s: 0.0,
-        started: job::now(),
-        partial: false,
-        flows: Vec::new(),
-        links: Vec::new(),
-        fairness_jain: None,
-        quality: Quality { ok: true, ..Quality::default() },
-    }
-}
-
-fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {
-    Summary {
-        schema: SUMMARY_SCHEMA.into(),
-        scenario: name.into(),
-        title: title(start),
-        host: lab::host_info(),
-        runs: vec![run],
-        published: Vec::new(),
-    }
-}
-
-fn title(start: &Start) -> String {
-    start.spec.title.clone().unwrap_or_else(|| format!("a test with {}", start.peer_name))
 }
 
 /// The samples of both ends in one row each: what the other end saw at nearly the same time is added to ours. Its times are
@@ -247,59 +206,6 @@ fn times(
             }
         },
     }
-}
-
-/// What the test's end tells better than the samples.
-fn complete(flow: &mut FlowSummary, stream: &StreamEnd) {
-    if let Some(retransmits) = stream.tcp.and_then(|tcp| tcp.retransmits) {
-        flow.retransmitted_segs = Some(retransmits);
-    }
-    if let (Some(sent), Some(received)) = (&stream.sent.udp, &stream.received.udp) {
-        flow.datagrams_sent = Some(sent.packets);
-        flow.datagrams_lost = u64::try_from(received.lost).ok();
-        flow.datagrams_reordered = Some(received.out_of_order);
-        flow.jitter_us = Some(received.jitter_s * 1e6);
-        flow.loss_share =
-            (received.packets > 0).then(|| received.lost.max(0) as f64 / received.packets as f64);
-    }
-}
-
-/// The verdict in lines: what limited each flow for how long, the evidence, and what would change it.
-pub fn text(kept: &Kept) -> String {
-    let mut lines = Vec::new();
-    for flow in kept.run.flows.iter().filter(|flow| flow.verdict.is_some()) {
-        let mut causes: Vec<(Cause, f64)> =
-            Cause::ALL.into_iter().map(|cause| (cause, flow.limited.share(cause))).collect();
-        causes.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let told: Vec<String> = causes
-            .iter()
-            .filter(|(_, share)| *share >= TOLD_SHARE)
-            .map(|(cause, share)| {
-                format!(
-                    "{} {:.1} s ({:.0} %)",
-                    view::words::cause(*cause),
-                    share * kept.run.duration_s,
-                    share * 100.0
-                )
-            })
-            .collect();
-        lines.push(format!("\n{} was limited by: {}", flow.name, told.join(", ")));
-        lines.extend(flow.evidence.iter().map(|evidence| format!("  {evidence}")));
-        lines.extend(flow.remedy.iter().map(|remedy| format!("  to change it: {remedy}")));
-    }
-    match &kept.steady {
-        Some(Some(estimate)) => lines.push(format!(
-            "\nsteady goodput {} within {:.1} % (95 % confidence, {} loss epochs since {:.1} s)",
-            view::number::rate(estimate.goodput_bps),
-            estimate.precision * 100.0,
-            estimate.epochs,
-            estimate.from_s
-        )),
-        Some(None) => lines.push("\nno steady state within the time of the test".into()),
-        None => {}
-    }
-    lines.extend(kept.path.iter().map(|path| format!("record: {}", path.display())));
-    lines.join("\n")
 }
 
 /// What `-t auto` came to.

@@ -49,6 +49,7 @@ mod test_args;
 mod test_command;
 mod test_record;
 mod test_teller;
+mod test_text;
 mod window_law;
 
 fn main() -> std::process::ExitCode {

@@ -16,6 +16,7 @@ use crate::{
     test_args::TestArgs,
     test_record::{self, Recording},
     test_teller::{Form, Teller},
+    test_text,
 };
 
 /// The schema of the document that `--json` prints.
@@ -41,7 +42,7 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
                 tell_server_output(&report)?;
             }
             if let Some(kept) = &kept {
-                output::text(&test_record::text(kept))?;
+                output::text(&test_text::text(kept))?;
             }
         }
         Form::Iperf3Json => output::json(&iperf3_json::to_json(&report))?,

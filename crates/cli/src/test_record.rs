@@ -10,14 +10,13 @@ use perf::{
     report::{Protocol, Report, Start, StreamEnd, TestSpec},
 };
 use record::Writer;
-use schema::{Cause, FlowSample, Metrics, RunSummary, Summary};
+use schema::{FlowSample, Metrics, RunSummary};
 use serde_json::{Value, json};
 use verdict::{Buffer, FlowContext, FlowTimes};
 
 use crate::{
     flow_context,
-    job::compact,
-    measured_record::{self, begun, complete, started},
+    measured_record::{self, complete, started},
     steadiness::Estimate,
     test_teller::Seen,
 };
@@ -26,8 +25,6 @@ use crate::{
 const ENGINE: &str = "test";
 /// A sample of the other end belongs to ours if it is not further away than so many sample intervals.
 const NEAR: i64 = 2;
-/// A cause is told with its seconds from this share of the time on.
-const TOLD_SHARE: f64 = 0.01;
 
 /// A record being written.
 pub struct Recording {
@@ -54,8 +51,10 @@ impl Recording {
 
     /// The data begins: from now on a killed test leaves what it had.
     pub fn begin(&mut self, start: &Start) -> anyhow::Result<()> {
-        let summary = summary(&self.name, start, begun(ENGINE, started(start)));
-        let id = record::new_id(&compact(&started(start)), ENGINE, None, 1);
+        let begun = measured_record::begun(ENGINE, started(start));
+        let compact: String = begun.started.chars().filter(|c| !matches!(c, '-' | ':')).collect();
+        let id = record::new_id(&compact, ENGINE, None, 1);
+        let summary = measured_record::summary(&self.name, start, lab::host_info(), begun);
         let toml = measured_record::scenario(&summary.title)?;
         self.writer = Some(Writer::create(&self.runs_dir, &self.name, &id, &toml, &summary)?);
         Ok(())
@@ -80,7 +79,7 @@ pub fn keep(
     let Some(start) = &report.start else { return Ok(None) };
     let mut rows = join(seen.rows, &peer);
     rows.sort_by_key(|row| row.time_us);
-    let mut run = begun(ENGINE, started(start));
+    let mut run = measured_record::begun(ENGINE, started(start));
     run.duration_s = rows.last().map_or(0.0, |row| row.time_us as f64 * 1e-6);
     run.wall_s = run.duration_s;
     run.partial = report.end.is_none();
@@ -96,7 +95,13 @@ pub fn keep(
         let mut flow = verdict::summarize(&rows, &[], &times(start, report, stream, &rows, &name), &context);
         flow.cc_kernel_name = options.congestion.clone();
         if let Some(stream) = stream {
+            let sampled = flow.clone();
             complete(&mut flow, stream);
+            // Of these the samples tell more than intervals do.
+            flow.min_rtt_us = sampled.min_rtt_us.or(flow.min_rtt_us);
+            flow.mean_rtt_us = sampled.mean_rtt_us.or(flow.mean_rtt_us);
+            flow.max_rtt_us = sampled.max_rtt_us.or(flow.max_rtt_us);
+            flow.max_cwnd_bytes = sampled.max_cwnd_bytes.or(flow.max_cwnd_bytes);
         }
         run.flows.push(flow);
     }
@@ -106,15 +111,12 @@ pub fn keep(
     let path = match seen.recording {
         Some(Recording { writer: Some(writer), name, .. }) => {
             run.id = writer.id().to_string();
-            Some(measured_record::write(writer, &summary(&name, start, run.clone()), report, &rows)?)
+            let summary = measured_record::summary(&name, start, lab::host_info(), run.clone());
+            Some(measured_record::write(writer, &summary, report, &rows)?)
         }
         _ => None,
     };
     Ok(Some(Kept { run, path, steady: seen.steady }))
-}
-
-fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {
-    measured_record::summary(name, start, lab::host_info(), run)
 }
 
 /// The samples of both ends in one row each: what the other end saw at nearly the same time is added to ours. Its times are
@@ -204,44 +206,6 @@ fn times(
             }
         },
     }
-}
-
-/// The verdict in lines: what limited each flow for how long, the evidence, and what would change it.
-pub fn text(kept: &Kept) -> String {
-    let mut lines = Vec::new();
-    for flow in kept.run.flows.iter().filter(|flow| flow.verdict.is_some()) {
-        let mut causes: Vec<(Cause, f64)> =
-            Cause::ALL.into_iter().map(|cause| (cause, flow.limited.share(cause))).collect();
-        causes.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let told: Vec<String> = causes
-            .iter()
-            .filter(|(_, share)| *share >= TOLD_SHARE)
-            .map(|(cause, share)| {
-                format!(
-                    "{} {:.1} s ({:.0} %)",
-                    view::words::cause(*cause),
-                    share * kept.run.duration_s,
-                    share * 100.0
-                )
-            })
-            .collect();
-        lines.push(format!("\n{} was limited by: {}", flow.name, told.join(", ")));
-        lines.extend(flow.evidence.iter().map(|evidence| format!("  {evidence}")));
-        lines.extend(flow.remedy.iter().map(|remedy| format!("  to change it: {remedy}")));
-    }
-    match &kept.steady {
-        Some(Some(estimate)) => lines.push(format!(
-            "\nsteady goodput {} within {:.1} % (95 % confidence, {} loss epochs since {:.1} s)",
-            view::number::rate(estimate.goodput_bps),
-            estimate.precision * 100.0,
-            estimate.epochs,
-            estimate.from_s
-        )),
-        Some(None) => lines.push("\nno steady state within the time of the test".into()),
-        None => {}
-    }
-    lines.extend(kept.path.iter().map(|path| format!("record: {}", path.display())));
-    lines.join("\n")
 }
 
 /// What `-t auto` came to.

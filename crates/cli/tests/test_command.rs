@@ -99,11 +99,15 @@ fn each_form_is_what_it_says() {
         ran.stdout
     };
     let iperf3: Value = serde_json::from_str(&run(&["-J"])).unwrap();
-    assert_eq!(iperf3["intervals"].as_array().unwrap().len(), 3, "{iperf3:#}");
+    // A busy machine may be late at the end, which makes one more short interval.
+    assert!((3..=4).contains(&iperf3["intervals"].as_array().unwrap().len()), "{iperf3:#}");
     let stream = run(&["--json-stream"]);
     let events: Vec<Value> = stream.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
-    assert_eq!(names, ["start", "interval", "interval", "interval", "end"]);
+    let (first, rest) = names.split_first().unwrap();
+    let (last, between) = rest.split_last().unwrap();
+    assert_eq!((*first, *last), ("start", "end"), "{names:?}");
+    assert!((3..=4).contains(&between.len()) && between.iter().all(|name| *name == "interval"), "{names:?}");
     let text = run(&["-T", "mine", "--get-server-output"]);
     assert!(text.contains("mine:  [ ID] Interval") && text.contains("Server output:"), "{text}");
     assert!(!place.path("runs").exists(), "--no-record");

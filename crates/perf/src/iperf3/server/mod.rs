@@ -5,6 +5,7 @@ mod datagrams;
 mod greeting;
 mod options;
 mod router;
+mod sampling;
 mod session;
 
 pub use options::{ServerObserver, ServerOptions};

@@ -10,14 +10,13 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use schema::FlowSample;
 use socket2::Socket;
 
-use super::{ServerObserver, ServerOptions};
+use super::{ServerObserver, ServerOptions, sampling::Sampling};
 use crate::{
     error::Attempted,
     iperf3::{
-        Error, Looks, Observer,
+        Error, Observer,
         account::{self, Local},
         control::Control,
         drive::{Bounds, Drive, Ended},
@@ -26,7 +25,7 @@ use crate::{
         stream::Stream,
         tally::Tally,
         udp_stream,
-        wire::{Code, Cookie, PARAMS_LIMIT, Params, Results, Samples, State},
+        wire::{Code, Cookie, PARAMS_LIMIT, Params, Results, State},
     },
     report::{Amount, Interval, Protocol, Report, Role, ServerOutput, Start, TestSpec},
     sys,
@@ -38,8 +37,6 @@ const RESULTS_LIMIT: usize = 1 << 20;
 const NAP: Duration = Duration::from_millis(20);
 /// No test lasts longer, whatever its amount (iperf3's MAX_TIME and MAX_OMIT_TIME).
 const LONGEST: Duration = Duration::from_secs(86_400 + 600);
-/// What a client may ask to have sampled is at least this far apart.
-const SAMPLE_MIN: Duration = Duration::from_millis(1);
 
 /// A stream's connection.
 #[derive(Debug)]
@@ -324,46 +321,5 @@ impl Session<'_> {
             longest: Some((asked.min(allowed), code)),
             rate: options.rate_limit.map(|(limit, over)| (limit.as_f64(), over)),
         }
-    }
-}
-
-/// An observer that keeps samples for a client that asked for them.
-struct Sampling<'a> {
-    inner: Box<dyn Observer + 'a>,
-    every: Option<Duration>,
-    looks: Looks,
-}
-
-impl<'a> Sampling<'a> {
-    fn new(inner: Box<dyn Observer + 'a>, params: &Params) -> Self {
-        let asked = Duration::from_micros(params.longfat_sample_us);
-        let every = (!asked.is_zero()).then(|| asked.max(SAMPLE_MIN));
-        Sampling { inner, every, looks: Looks::default() }
-    }
-
-    fn take_samples(self) -> Option<Samples> {
-        self.every.map(|_| Samples::of(&self.looks.into_rows()))
-    }
-}
-
-impl Observer for Sampling<'_> {
-    fn note(&mut self, text: &str) {
-        self.inner.note(text);
-    }
-
-    fn start(&mut self, start: &Start) {
-        self.inner.start(start);
-    }
-
-    fn interval(&mut self, interval: &Interval) {
-        self.inner.interval(interval);
-    }
-
-    fn sample_interval(&self) -> Option<Duration> {
-        self.every
-    }
-
-    fn samples(&mut self, rows: &[FlowSample]) {
-        self.looks.add(rows);
     }
 }

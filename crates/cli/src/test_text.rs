@@ -1,0 +1,131 @@
+//! The verdict of a test in lines: what limited each stream for how long, the evidence, and what would change it.
+
+use schema::{Cause, FlowSummary, Limited};
+
+use crate::test_record::Kept;
+
+/// A cause is told with its seconds from this share of the time on.
+const TOLD_SHARE: f64 = 0.01;
+/// More streams than these are told of together.
+const ONE_BY_ONE: usize = 4;
+
+/// All that is to be said after the figures.
+pub fn text(kept: &Kept) -> String {
+    let run = &kept.run;
+    let flows: Vec<&FlowSummary> = run.flows.iter().filter(|flow| flow.verdict.is_some()).collect();
+    let mut lines = Vec::new();
+    if flows.len() <= ONE_BY_ONE {
+        for flow in flows {
+            lines.push(format!("\n{} was limited by: {}", flow.name, causes(&flow.limited, run.duration_s)));
+            lines.extend(reasons(flow));
+        }
+    } else {
+        let together = mean(&flows);
+        lines.push(format!(
+            "\n{} streams were limited, on average, by: {}",
+            flows.len(),
+            causes(&together, run.duration_s)
+        ));
+        // One of those that the most frequent cause limited speaks for all.
+        let example = flows.iter().find(|flow| flow.verdict == together.largest());
+        if let Some(flow) = example {
+            lines.push(format!("such as {}:", flow.name));
+            lines.extend(reasons(flow));
+        }
+    }
+    match &kept.steady {
+        Some(Some(estimate)) => lines.push(format!(
+            "\nsteady goodput {} within {:.1} % (95 % confidence, {} loss epochs since {:.1} s)",
+            view::number::rate(estimate.goodput_bps),
+            estimate.precision * 100.0,
+            estimate.epochs,
+            estimate.from_s
+        )),
+        Some(None) => lines.push("\nno steady state within the time of the test".into()),
+        None => {}
+    }
+    lines.extend(kept.path.iter().map(|path| format!("record: {}", path.display())));
+    lines.join("\n")
+}
+
+/// The evidence, and what would change it.
+fn reasons(flow: &FlowSummary) -> impl Iterator<Item = String> {
+    let evidence = flow.evidence.iter().map(|evidence| format!("  {evidence}"));
+    evidence.chain(flow.remedy.iter().map(|remedy| format!("  to change it: {remedy}")))
+}
+
+/// `receive window 9.4 s (94 %), slow start 0.4 s (4 %)`: the largest share first.
+fn causes(limited: &Limited, duration_s: f64) -> String {
+    let mut causes = Cause::ALL.map(|cause| (cause, limited.share(cause)));
+    causes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let told = causes.iter().filter(|(_, share)| *share >= TOLD_SHARE).map(|(cause, share)| {
+        format!("{} {:.1} s ({:.0} %)", view::words::cause(*cause), share * duration_s, share * 100.0)
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+/// The mean share of each cause.
+fn mean(flows: &[&FlowSummary]) -> Limited {
+    let mut together = Limited::default();
+    for cause in Cause::ALL {
+        let sum: f64 = flows.iter().map(|flow| flow.limited.share(cause)).sum();
+        *together.share_mut(cause) = sum / flows.len() as f64;
+    }
+    together
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{Quality, RunSummary};
+
+    use super::*;
+
+    fn kept(flows: usize) -> Kept {
+        let flow = |n: usize| {
+            let cause = if n.is_multiple_of(4) { Cause::Loss } else { Cause::ReceiveWindow };
+            let mut limited = Limited::default();
+            *limited.share_mut(cause) = 1.0;
+            FlowSummary {
+                name: format!("stream-{n}"),
+                limited,
+                verdict: Some(cause),
+                evidence: vec![format!("{} is why", cause.name())],
+                ..FlowSummary::default()
+            }
+        };
+        let run = RunSummary {
+            id: String::new(),
+            engine: "test".into(),
+            variant: None,
+            kernel: None,
+            sweep: Default::default(),
+            repeat: 1,
+            seed: 0,
+            duration_s: 10.0,
+            wall_s: 10.0,
+            started: String::new(),
+            partial: false,
+            flows: (0..flows).map(flow).collect(),
+            links: Vec::new(),
+            fairness_jain: None,
+            quality: Quality::default(),
+        };
+        Kept { run, path: None, steady: None }
+    }
+
+    #[test]
+    fn few_streams_are_told_one_by_one() {
+        let text = text(&kept(2));
+        assert!(text.contains("stream-0 was limited by: loss 10.0 s (100 %)\n  loss is why"), "{text}");
+        assert!(text.contains("stream-1 was limited by: receive window 10.0 s"), "{text}");
+    }
+
+    #[test]
+    fn many_are_told_together() {
+        let text = text(&kept(8));
+        let expected = "8 streams were limited, on average, by: receive window 7.5 s (75 %), loss 2.5 s (25 %)\n\
+                        such as stream-1:\n  receive_window is why";
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(text.matches("is why").count(), 1);
+    }
+}

@@ -9,7 +9,7 @@ use std::{
 use clap::{Args, Subcommand};
 use perf::{
     iperf3_json,
-    report::{Protocol, Report, Role, Start},
+    report::{Protocol, Report, Role, Start, StreamEnd},
 };
 use record::Writer;
 use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary};
@@ -180,8 +180,22 @@ fn flow(report: &Report, start: &Start, stream: &Stream, rows: &[FlowSample]) ->
     };
     let mut flow = verdict::summarize(rows, &[], &times, &context);
     match ended {
-        Some(ended) => complete(&mut flow, ended),
+        Some(ended) => {
+            complete(&mut flow, ended);
+            as_told(&mut flow, ended);
+        }
         None => flow.bytes = None,
     }
     flow
+}
+
+/// What iperf3 told of the sender's kernel over all intervals, of which there may be fewer in its document. 0 is not known.
+fn as_told(flow: &mut FlowSummary, ended: &StreamEnd) {
+    let Some(tcp) = &ended.tcp else { return };
+    let known = |value: u64| (value > 0).then_some(value);
+    let micros = |value: u64| known(value).map(|us| us as f64);
+    flow.min_rtt_us = micros(tcp.min_rtt_us).or(flow.min_rtt_us);
+    flow.mean_rtt_us = micros(tcp.mean_rtt_us).or(flow.mean_rtt_us);
+    flow.max_rtt_us = micros(tcp.max_rtt_us).or(flow.max_rtt_us);
+    flow.max_cwnd_bytes = known(tcp.max_snd_cwnd_bytes).or(flow.max_cwnd_bytes);
 }

@@ -33,7 +33,7 @@ pub fn streams(report: &Report) -> Vec<Stream> {
     found.sort_by_key(|(id, forward)| (!forward, *id));
     let named = |(id, forward)| Stream {
         id,
-        name: format!("stream-{id}"),
+        name: perf::iperf3::flow_name(id),
         forward,
         mss_bytes: mss(report, start, id),
     };

@@ -74,13 +74,8 @@ pub fn write(
 
 /// What the test's end tells better than the rows.
 pub fn complete(flow: &mut FlowSummary, ended: &StreamEnd) {
-    let some = |value: u64| (value > 0).then_some(value);
-    if let Some(tcp) = &ended.tcp {
-        flow.retransmitted_segs = tcp.retransmits;
-        flow.min_rtt_us = some(tcp.min_rtt_us).map(|us| us as f64).or(flow.min_rtt_us);
-        flow.mean_rtt_us = some(tcp.mean_rtt_us).map(|us| us as f64).or(flow.mean_rtt_us);
-        flow.max_rtt_us = some(tcp.max_rtt_us).map(|us| us as f64).or(flow.max_rtt_us);
-        flow.max_cwnd_bytes = some(tcp.max_snd_cwnd_bytes).or(flow.max_cwnd_bytes);
+    if let Some(retransmits) = ended.tcp.and_then(|tcp| tcp.retransmits) {
+        flow.retransmitted_segs = Some(retransmits);
     }
     if let (Some(sent), Some(received)) = (&ended.sent.udp, &ended.received.udp) {
         flow.datagrams_sent = Some(sent.packets);

@@ -139,7 +139,7 @@ impl Wire {
     pub(crate) fn send(&mut self, route: &Route, now: Time, packet: impl Into<Parcel>) {
         let mut packet = packet.into();
         // Fragments have been made by the host already, and travel as one object all the same.
-        if self.segmentation == Segmentation::Host && packet.tcp_payload().is_some() {
+        if self.segmentation == Segmentation::Host && packet.is_tcp() {
             while packet.segments() > 1 {
                 let rest = packet.split_off(1);
                 self.send_through_device(route, now, std::mem::replace(&mut packet, rest));

@@ -9,8 +9,8 @@
 use crate::behaviour::Behaviour;
 use crate::transmit::{CLOCK_START_NS, Transmit};
 use crate::{
-    Accepted, AckAction, AckFields, CaEvent, Config, CongestionControl, Event, Flags, Receiver, Segment, TcpSock,
-    timestamp_ms,
+    Accepted, AckAction, AckFields, CaEvent, Config, CongestionControl, Event, Flags, Receiver, Segment,
+    TcpSock, timestamp_ms,
 };
 use std::collections::VecDeque;
 

@@ -17,7 +17,10 @@ pub fn end_text(start: &Start, end: &End, format: TextFormat) -> String {
     if format.verbose {
         out.push_str("Test Complete. Summary Results:\n");
     }
-    let known = end.streams.iter().any(|stream| stream.tcp.is_some_and(|tcp| tcp.retransmits.is_some()));
+    // A server tells what was sent again only where it sent itself.
+    let tells = start.role == Role::Client || groups(start).iter().any(|group| group.sender);
+    let known =
+        tells && end.streams.iter().any(|stream| stream.tcp.is_some_and(|tcp| tcp.retransmits.is_some()));
     out.push_str(&headed(
         start,
         match start.spec.protocol {

@@ -20,8 +20,9 @@ use units::{BitRate, Time};
 
 use super::{
     Numbers,
-    alarm::{Alarm, Watch},
+    alarm::Watch,
     batch::Batch,
+    schedule::{Due, Schedule},
     sys,
 };
 use crate::{Error, Stop, error::Attempted};
@@ -70,13 +71,10 @@ pub struct SendEnd {
 /// The sending end of a stream.
 #[derive(Debug)]
 pub struct Sender {
-    socket: Socket,
-    batch: Batch,
+    wire: Wire,
     next: Next,
     most_late: Duration,
     watch: Watch,
-    /// Calls that failed since one went well.
-    refusals: u32,
 }
 
 /// What comes next.
@@ -102,7 +100,7 @@ impl Sender {
                 Next::Due { source: Box::new(Source::new(&plan, Draws::new(0, 0), Time(0))), left }
             }
         };
-        Sender { socket, batch, next, most_late: MOST_LATE, watch: Watch::AsNeeded, refusals: 0 }
+        Self::of(socket, batch, next)
     }
 
     /// Sends what `source` says, with numbers of 64 bits, on a connected socket. The source's time 0 is when it runs.
@@ -111,7 +109,12 @@ impl Sender {
         let (socket, numbers) = (socket.into(), Numbers::Bits64);
         let batch = Batch::new(&socket, source.payload() as usize, numbers);
         let next = Next::Due { source: Box::new(source), left: None };
-        Sender { socket, batch, next, most_late: MOST_LATE, watch: Watch::AsNeeded, refusals: 0 }
+        Self::of(socket, batch, next)
+    }
+
+    fn of(socket: Socket, batch: Batch, next: Next) -> Self {
+        let wire = Wire { socket, batch, refusals: 0 };
+        Sender { wire, next, most_late: MOST_LATE, watch: Watch::AsNeeded }
     }
 
     /// Makes up for lateness of up to `most` (100 ms unless said), by what is then a burst, and gives more up.
@@ -131,81 +134,64 @@ impl Sender {
     /// # Errors
     /// Where the socket refuses to send: the datagrams are too long, or the network is unreachable. That nobody listens there is
     /// no error: UDP does not care.
-    pub fn run(mut self, stop: &Stop, sent: &Sent) -> Result<SendEnd, Error> {
-        let watched = self.socket.try_clone().attempted(|| "cannot duplicate the sender's socket".into())?;
-        stop.watch(watched);
-        // From a nanosecond on, at least twice that, with at most five digits: then it cannot fail.
-        let late = Histogram::new_with_bounds(1, 1_000_000_000, 2).expect("these bounds are valid");
-        let mut end = SendEnd { late, given_up: Duration::ZERO };
-        match std::mem::replace(&mut self.next, Next::Now { block: 0, left: None }) {
-            Next::Now { block, left } => self.flood(block, left.as_deref(), stop, sent)?,
-            Next::Due { source, left } => self.follow(*source, left.as_deref(), stop, sent, &mut end)?,
+    pub fn run(self, stop: &Stop, sent: &Sent) -> Result<SendEnd, Error> {
+        let Sender { mut wire, next, most_late, watch } = self;
+        stop.watch(wire.socket.try_clone().attempted(|| "cannot duplicate the sender's socket".into())?);
+        let mut end = SendEnd::new();
+        match next {
+            Next::Now { block, left } => flood(&mut wire, block, left.as_deref(), stop, sent)?,
+            Next::Due { source, left } => {
+                let mut schedule = Schedule::new(*source, left.as_deref(), most_late, watch);
+                while let Some(due) = schedule.wait(wire.batch.room(), stop, &mut end) {
+                    if !wire.send(due, stop, sent)? {
+                        break;
+                    }
+                }
+            }
         }
         Ok(end)
     }
+}
 
-    fn flood(
-        &mut self,
-        block: usize,
-        left: Option<&AtomicU64>,
-        stop: &Stop,
-        sent: &Sent,
-    ) -> Result<(), Error> {
-        while !stop.is_set() {
-            let count = claim(left, self.batch.room());
-            if count == 0 || !self.send_all(count, block, block, stop, sent)? {
-                break;
-            }
-        }
-        Ok(())
+impl SendEnd {
+    /// Nothing was late yet.
+    pub(super) fn new() -> Self {
+        // From a nanosecond on, at least twice that, with at most five digits: then it cannot fail.
+        let late = Histogram::new_with_bounds(1, 1_000_000_000, 2).expect("these bounds are valid");
+        SendEnd { late, given_up: Duration::ZERO }
     }
+}
 
-    fn follow(
-        &mut self,
-        mut source: Source,
-        left: Option<&AtomicU64>,
-        stop: &Stop,
-        sent: &Sent,
-        end: &mut SendEnd,
-    ) -> Result<(), Error> {
-        let block = source.payload() as usize;
-        let mut alarm = Alarm::new(self.watch);
-        let mut start = sys::monotonic_ns();
-        while let Some(due) = source.next() {
-            let due = start.saturating_add(due.0);
-            let now = alarm.wait(due, stop);
-            if stop.is_set() {
-                break;
-            }
-            let late = now - due;
-            end.late.saturating_record(late);
-            let excess = late.saturating_sub(self.most_late.as_nanos() as u64);
-            start += excess;
-            end.given_up += Duration::from_nanos(excess);
-            let (mut count, mut last) = (0, block);
-            while count < self.batch.room()
-                && source.next().is_some_and(|at| start.saturating_add(at.0) <= now)
-                && claim(left, 1) == 1
-            {
-                last = source.take().1 as usize;
-                count += 1;
-            }
-            if count == 0 || !self.send_all(count, block, last, stop, sent)? {
-                break;
-            }
+/// Sends at once what is left, or without end.
+fn flood(
+    wire: &mut Wire,
+    block: usize,
+    left: Option<&AtomicU64>,
+    stop: &Stop,
+    sent: &Sent,
+) -> Result<(), Error> {
+    while !stop.is_set() {
+        let count = claim(left, wire.batch.room());
+        if count == 0 || !wire.send(Due { count, block, last: block }, stop, sent)? {
+            break;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Sends `count` datagrams of `block` bytes, the last of `last`; false where it was stopped meanwhile.
-    fn send_all(
-        &mut self,
-        mut count: usize,
-        block: usize,
-        last: usize,
-        stop: &Stop,
-        sent: &Sent,
-    ) -> Result<bool, Error> {
+/// A socket and what is sent on it.
+#[derive(Debug)]
+struct Wire {
+    socket: Socket,
+    batch: Batch,
+    /// Calls that failed since one went well.
+    refusals: u32,
+}
+
+impl Wire {
+    /// Sends what is due; false where it was stopped meanwhile.
+    fn send(&mut self, due: Due, stop: &Stop, sent: &Sent) -> Result<bool, Error> {
+        let Due { mut count, block, last } = due;
         while count > 0 {
             let before = sent.datagrams.load(Ordering::Relaxed);
             match self.batch.send(&self.socket, before + 1, count, last, sys::realtime_ns()) {
@@ -228,7 +214,7 @@ impl Sender {
 }
 
 /// Takes up to `most` of what is left.
-fn claim(left: Option<&AtomicU64>, most: usize) -> usize {
+pub(super) fn claim(left: Option<&AtomicU64>, most: usize) -> usize {
     let Some(left) = left else { return most };
     let take = |left: u64| Some(left - left.min(most as u64));
     let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or(0);

@@ -34,7 +34,11 @@ impl Lost {
     /// Takes the one that comes first.
     pub(super) fn pop(&mut self) -> Option<Entry> {
         let first = self.first()?;
-        if self.row.front() == Some(&first) { self.row.pop_front() } else { self.others.pop().map(|other| other.0) }
+        if self.row.front() == Some(&first) {
+            self.row.pop_front()
+        } else {
+            self.others.pop().map(|other| other.0)
+        }
     }
 
     /// Forgets them all.

@@ -86,6 +86,15 @@ impl Parcel {
         }
     }
 
+    /// It is for a connection.
+    #[inline]
+    pub(crate) fn is_tcp(&self) -> bool {
+        match self {
+            Parcel::Plain { .. } => true,
+            Parcel::Boxed(packet) => matches!(packet.body, Body::Tcp(_)),
+        }
+    }
+
     /// What it says about a neighbour's address, if that is what it is for.
     #[inline]
     pub(crate) fn word(&self) -> Option<Neighbour> {
@@ -138,17 +147,6 @@ impl From<Parcel> for SimPacket {
                 SimPacket { to: to.get(), header: u32::from(header), body: Body::Tcp(segment) }
             }
             Parcel::Boxed(packet) => *packet,
-        }
-    }
-}
-
-impl Parcel {
-    /// It is for a connection.
-    #[inline]
-    pub(crate) fn is_tcp(&self) -> bool {
-        match self {
-            Parcel::Plain { .. } => true,
-            Parcel::Boxed(packet) => matches!(packet.body, Body::Tcp(_)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! iperf3's protocol, both ends: any iperf3 may be the other one.
 //!
 //! - [`wire`]: the messages, pure;
-//! - [`test`]: a client;
+//! - [`test()`]: a client;
 //! - [`Server`]: a server for many clients, who wait for their turn;
 //! - both tell an [`Observer`] how it goes, and give a [`crate::report::Report`].
 //!

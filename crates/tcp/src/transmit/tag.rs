@@ -182,7 +182,7 @@ impl Endpoint {
         Some(in_sack)
     }
 
-    /// A packet that was split may be in the heap of lost ones: its second part has to be too.
+    /// A packet that was split may be among the lost ones: its second part has to be too.
     pub(super) fn recount_lost(&mut self, index: usize) {
         if let Some(id) = self.tx.queue.at(index + 1) {
             let skb = *self.tx.queue.get(id);

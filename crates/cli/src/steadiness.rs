@@ -8,14 +8,13 @@
 use std::collections::BTreeMap;
 
 use schema::FlowSample;
-use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::confidence::half_width;
 
 /// Batches, at least; more time makes them longer, not more.
 const BATCHES: usize = 10;
 /// Half the confidence interval's width over the mean.
 const PRECISION: f64 = 0.02;
-/// The interval holds the true mean with this probability.
-const CONFIDENCE: f64 = 0.95;
 /// Without losses an epoch is so many round trips, and never shorter than this, seconds.
 const ROUND_TRIPS: f64 = 20.0;
 const EPOCH_MIN_S: f64 = 0.1;
@@ -105,11 +104,8 @@ impl Steadiness {
         let length_s = (end_s - from_s) / BATCHES as f64;
         let edge = |index: usize| self.arrived_at(from_s + index as f64 * length_s);
         let means: Vec<f64> = (0..BATCHES).map(|i| (edge(i + 1) - edge(i)) * 8.0 / length_s).collect();
-        let count = BATCHES as f64;
-        let mean = means.iter().sum::<f64>() / count;
-        let variance = means.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        let quantile = StudentsT::new(0.0, 1.0, count - 1.0).ok()?.inverse_cdf(0.5 + CONFIDENCE / 2.0);
-        let half = quantile * (variance / count).sqrt();
+        let mean = means.iter().sum::<f64>() / BATCHES as f64;
+        let half = half_width(&means, mean)?;
         (mean > 0.0).then_some(Estimate { from_s, goodput_bps: mean, precision: half / mean, epochs })
     }
 

@@ -2,16 +2,13 @@
 
 use scenario::{Amount, Figure};
 use schema::{RunSummary, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::{
+    confidence::half_width,
     job::{Asked, Job},
     published,
     window_law::{self, Line},
 };
-
-/// Two-sided.
-const CONFIDENCE: f64 = 0.95;
 
 /// A run of a point, and whether it had been made before.
 pub struct PointRun<'a> {
@@ -92,13 +89,9 @@ fn mean(figures: &[f64]) -> Option<f64> {
     (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
 }
 
-/// Mean less and plus t s / sqrt(n), with Student's t of n - 1 degrees of freedom.
+/// Mean less and plus half the interval's width.
 fn confidence(figures: &[f64], mean: f64) -> Option<(f64, f64)> {
-    let degrees = figures.len().checked_sub(1).filter(|degrees| *degrees > 0)? as f64;
-    let variance = figures.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / degrees;
-    let t = StudentsT::new(0.0, 1.0, degrees).ok()?.inverse_cdf((1.0 + CONFIDENCE) / 2.0);
-    let half = t * (variance / figures.len() as f64).sqrt();
-    Some((mean - half, mean + half))
+    half_width(figures, mean).map(|half| (mean - half, mean + half))
 }
 
 /// Where the metric levels off over the first field, for each engine, variant and value of the other fields.

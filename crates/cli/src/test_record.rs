@@ -16,7 +16,6 @@ use verdict::{Buffer, FlowContext, FlowTimes};
 
 use crate::{
     flow_context,
-    job::compact,
     measured_record::{self, begun, complete, started},
     steadiness::Estimate,
     test_teller::Seen,
@@ -53,9 +52,7 @@ impl Recording {
     /// The data begins: from now on a killed test leaves what it had.
     pub fn begin(&mut self, start: &Start) -> anyhow::Result<()> {
         let summary = summary(&self.name, start, begun(ENGINE, started(start)));
-        let id = record::new_id(&compact(&started(start)), ENGINE, None, 1);
-        let toml = measured_record::scenario(&summary.title)?;
-        self.writer = Some(Writer::create(&self.runs_dir, &self.name, &id, &toml, &summary)?);
+        self.writer = Some(measured_record::create(&self.runs_dir, ENGINE, &summary)?);
         Ok(())
     }
 
@@ -94,13 +91,7 @@ pub fn keep(
         let mut flow = verdict::summarize(&rows, &[], &times(start, report, stream, &rows, &name), &context);
         flow.cc_kernel_name = options.congestion.clone();
         if let Some(stream) = stream {
-            let sampled = flow.clone();
             complete(&mut flow, stream);
-            // Of these the samples tell more than intervals do.
-            flow.min_rtt_us = sampled.min_rtt_us.or(flow.min_rtt_us);
-            flow.mean_rtt_us = sampled.mean_rtt_us.or(flow.mean_rtt_us);
-            flow.max_rtt_us = sampled.max_rtt_us.or(flow.max_rtt_us);
-            flow.max_cwnd_bytes = sampled.max_cwnd_bytes.or(flow.max_cwnd_bytes);
         }
         run.flows.push(flow);
     }

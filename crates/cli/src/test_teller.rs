@@ -98,6 +98,11 @@ impl Teller {
         }
     }
 
+    fn give_recording_up(&mut self, error: &anyhow::Error) {
+        self.recording = None;
+        self.note(&format!("there will be no record: {error:#}"));
+    }
+
     fn print(&mut self, text: &str) {
         // A reader that has gone does not end the test: its record is still to be made.
         self.closed = self.closed || output::text(text).is_err();
@@ -120,9 +125,7 @@ impl Observer for Teller {
         if let Some(recording) = &mut self.recording
             && let Err(error) = recording.begin(start)
         {
-            let text = format!("there will be no record: {error:#}");
-            self.recording = None;
-            self.note(&text);
+            self.give_recording_up(&error);
         }
     }
 
@@ -154,9 +157,7 @@ impl Observer for Teller {
         if let Some(recording) = &mut self.recording
             && let Err(error) = recording.append(rows)
         {
-            let text = format!("there will be no record: {error:#}");
-            self.recording = None;
-            self.note(&text);
+            self.give_recording_up(&error);
         }
     }
 

@@ -125,15 +125,13 @@ fn is_partial(report: &Report) -> bool {
 
 fn run_summary(report: &Report, start: &Start, streams: &[Stream], rows: &[FlowSample]) -> RunSummary {
     let flows: Vec<FlowSummary> = streams.iter().map(|stream| flow(report, start, stream, rows)).collect();
-    let goodputs: Vec<f64> =
-        flows.iter().filter(|flow| flow.has_window()).filter_map(|flow| flow.goodput_bps).collect();
     let last_us = rows.iter().map(|row| row.time_us).max().unwrap_or(0);
     RunSummary {
         duration_s: last_us as f64 * 1e-6,
         wall_s: last_us as f64 * 1e-6,
         partial: is_partial(report),
+        fairness_jain: measured_record::fairness(&flows),
         flows,
-        fairness_jain: model::jain_index(&goodputs),
         quality: Quality { ok: true, notes: notes(report, start), ..Quality::default() },
         ..measured_record::begun(ENGINE, started(start))
     }

@@ -76,6 +76,13 @@ pub fn write(
     Ok(writer.finish(summary, rows, &[], &[])?)
 }
 
+/// Jain's index of the goodputs that are known.
+pub fn fairness(flows: &[FlowSummary]) -> Option<f64> {
+    let goodputs: Vec<f64> =
+        flows.iter().filter(|flow| flow.has_window()).filter_map(|flow| flow.goodput_bps).collect();
+    model::jain_index(&goodputs)
+}
+
 /// What the test's end tells better than the rows.
 pub fn complete(flow: &mut FlowSummary, ended: &StreamEnd) {
     if let Some(retransmits) = ended.tcp.and_then(|tcp| tcp.retransmits) {

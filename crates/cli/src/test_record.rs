@@ -95,9 +95,7 @@ pub fn keep(
         }
         run.flows.push(flow);
     }
-    let goodputs: Vec<f64> =
-        run.flows.iter().filter(|flow| flow.has_window()).filter_map(|flow| flow.goodput_bps).collect();
-    run.fairness_jain = model::jain_index(&goodputs);
+    run.fairness_jain = measured_record::fairness(&run.flows);
     let path = match seen.recording {
         Some(Recording { writer: Some(writer), name, .. }) => {
             run.id = writer.id().to_string();

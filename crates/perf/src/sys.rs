@@ -55,13 +55,19 @@ impl Pages {
 
 /// Waits until `socket` has something to read, or its end, but no longer than `wait`; false where it has not.
 pub(crate) fn wait_readable(socket: &Socket, wait: Duration) -> io::Result<bool> {
-    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    poll(&mut [libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }], wait)
+}
+
+/// Waits until one of `polls` has what it waits for; false where none had within `wait`.
+fn poll(polls: &mut [libc::pollfd], wait: Duration) -> io::Result<bool> {
     let wait = libc::timespec {
         tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(wait.subsec_nanos()),
     };
-    // SAFETY: one entry that lives across the call; no signal mask is given.
-    let ready = unsafe { libc::ppoll(&raw mut poll, 1, &raw const wait, std::ptr::null()) };
+    // SAFETY: the entries live across the call and their number is true; no signal mask is given.
+    let ready = unsafe {
+        libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, &raw const wait, std::ptr::null())
+    };
     if ready < 0 { Err(io::Error::last_os_error()) } else { Ok(ready > 0) }
 }
 
@@ -130,20 +136,9 @@ pub(crate) fn wait_any(files: &[BorrowedFd<'_>], wait: Duration) -> io::Result<V
         .iter()
         .map(|file| libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN | libc::POLLRDHUP, revents: 0 })
         .collect();
-    let wait = libc::timespec {
-        tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(wait.subsec_nanos()),
-    };
-    // SAFETY: the entries live across the call and their number is true; no signal mask is given.
-    let ready = unsafe {
-        libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, &raw const wait, std::ptr::null())
-    };
-    if ready < 0 {
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-        return Ok(vec![false; files.len()]);
+    match poll(&mut polls, wait) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+        _ => {}
     }
     Ok(polls.iter().map(|poll| poll.revents != 0).collect())
 }
@@ -216,16 +211,30 @@ fn receive(
         return Err(io::Error::last_os_error());
     }
     let mut stamp = None;
-    // SAFETY: the kernel filled the control buffer with whole headers; the macros stay inside it.
+    // SAFETY: the kernel filled the message in, and a stamp of these kinds begins with a timespec.
     unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
-        while !header.is_null() {
-            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == which {
-                let at = std::ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::timespec>());
+        each_control(&message, |level, kind, data| {
+            if level == libc::SOL_SOCKET && kind == which {
+                let at = data.cast::<libc::timespec>().read_unaligned();
                 stamp = Some(Duration::new(at.tv_sec as u64, at.tv_nsec as u32));
             }
-            header = libc::CMSG_NXTHDR(&raw const message, header);
-        }
+        });
     }
     Ok((got as usize, stamp))
+}
+
+/// Tells level, kind and data of each word that the kernel wrote beside a message; the data may lie unaligned.
+///
+/// # Safety
+///
+/// The kernel has filled `message` in, and its control buffer still lives.
+pub(crate) unsafe fn each_control(message: &libc::msghdr, mut tell: impl FnMut(i32, i32, *const u8)) {
+    // SAFETY: by the caller's word the buffer holds whole headers of the length told; the macros stay inside it.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while !header.is_null() {
+            tell((*header).cmsg_level, (*header).cmsg_type, libc::CMSG_DATA(header));
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
 }

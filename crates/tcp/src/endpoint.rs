@@ -42,9 +42,6 @@ pub enum State {
     Closing = 11,
 }
 
-/// Room for so many segments to be sent is kept.
-const MOST_KEPT: usize = 4096;
-
 /// One end of a connection.
 pub struct Endpoint {
     /// The kernel's socket.
@@ -276,12 +273,7 @@ impl Endpoint {
     /// The next segment to send now; poll until there is none.
     #[inline]
     pub fn transmit(&mut self, _now: u64) -> Option<Segment> {
-        let next = self.out.pop_front();
-        if next.is_none() && self.out.capacity() > MOST_KEPT {
-            // The room of a burst of thousands is as much as a tenth of a large window's memory.
-            self.out = VecDeque::new();
-        }
-        next
+        self.out.pop_front()
     }
 
     /// The application writes; gives how many bytes the send buffer took.

@@ -31,14 +31,18 @@ pub fn pseudo_header_sum(addresses: &[u8], protocol: u8, length: usize) -> u64 {
     sum_words(addresses) + u64::from(protocol) + length as u64
 }
 
+/// Where a UDP header has its checksum, bytes (RFC 768).
+const UDP_CHECKSUM: usize = 6;
+
 /// Completes the checksum over `frame` from `start`, whose field at `start + offset` holds the folded sum of the
 /// pseudo-header, as a device does for its kernel (virtio 1.2 section 5.1.6.2). What lies outside of the frame is
 /// left alone.
 pub fn finish(frame: &mut [u8], start: usize, offset: usize) {
     let Some(covered) = frame.get_mut(start..).filter(|c| offset + 2 <= c.len()) else { return };
-    // Zero means "none" for UDP, and both are the same number in ones' complement (RFC 768).
+    // To UDP alone zero means "none", and all ones are the same number in ones' complement (RFC 768). Elsewhere zero is zero:
+    // readers of captures take all ones for a wrong update (RFC 1624 section 3).
     let sum = match checksum(covered) {
-        0 => 0xffff,
+        0 if offset == UDP_CHECKSUM => 0xffff,
         sum => sum,
     };
     covered[offset..offset + 2].copy_from_slice(&sum.to_be_bytes());
@@ -59,6 +63,19 @@ mod tests {
     #[test]
     fn the_example_of_rfc_1624() {
         assert_eq!(updated(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn a_sum_of_zero_is_written_as_zero_except_to_udp() {
+        let finished = |offset: usize| {
+            // The folded sum of a pseudo-header, 1, stands in the field; with the other words it makes 0xffff.
+            let mut header = [0; 20];
+            header[offset + 1] = 1;
+            header[..2].copy_from_slice(&0xfffe_u16.to_be_bytes());
+            finish(&mut header, 0, offset);
+            u16::from_be_bytes([header[offset], header[offset + 1]])
+        };
+        assert_eq!((finished(UDP_CHECKSUM), finished(16)), (0xffff, 0x0000));
     }
 
     proptest! {

@@ -1,6 +1,10 @@
 //! From one end's tally to the results it tells the other, and from both ends' to the report.
 
-use std::{fs, net::SocketAddr, time::SystemTime};
+use std::{
+    fs,
+    net::SocketAddr,
+    time::{Duration, SystemTime},
+};
 
 use socket2::Socket;
 
@@ -10,7 +14,7 @@ use crate::{
         Error,
         running::Running,
         socket,
-        stream::Stream,
+        stream::{Look, Stream},
         tally::Tally,
         wire::{Cookie, Results, StreamResult},
     },
@@ -18,6 +22,7 @@ use crate::{
         Account, Connection, Cpu, Datagrams, Direction, End, Protocol, Role, ServerOutput, Start, StreamEnd,
         TcpSummary, TestSpec,
     },
+    sys,
 };
 
 /// MSS where the kernel tells none (iperf3's default for Ethernet and IPv4 without options), bytes.
@@ -30,6 +35,35 @@ pub(crate) struct Local {
     pub(crate) accounts: Vec<(Account, Option<TcpSummary>)>,
     pub(crate) tally: Tally,
     pub(crate) cpu: Cpu,
+}
+
+impl Local {
+    /// Of threads that have ended, with one look for each stream at `end`, the time since the data began; the conducting
+    /// thread had used `before` when it began.
+    ///
+    /// A sender's last block may have gone after `end`, and a server takes what had come when the client ended the test: both
+    /// count. What a client receives until the server has stopped does not, for it comes in no time that is counted.
+    pub(crate) fn of(
+        role: Role,
+        running: &Running,
+        mut tally: Tally,
+        before: (Duration, Duration),
+        end: Duration,
+        mut looks: Vec<Look>,
+    ) -> Local {
+        for (look, stream) in looks.iter_mut().zip(running.streams()) {
+            if stream.sends || role == Role::Server {
+                *look = Look { tcp: look.tcp.take(), ..stream.look() };
+            }
+        }
+        let used = sys::thread_time();
+        Local {
+            congestion: running.streams().first().and_then(|stream| socket::congestion(&stream.socket)),
+            accounts: tally.end(end.as_secs_f64(), &looks),
+            cpu: running.cpu((used.0 - before.0, used.1 - before.1), end),
+            tally,
+        }
+    }
 }
 
 /// Program and version, as the other end is told.

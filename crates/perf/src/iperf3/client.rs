@@ -3,7 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
     sync::{Arc, atomic::AtomicBool},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use schema::FlowSample;
@@ -18,7 +18,6 @@ use crate::{
         running::Running,
         socket::{self, End},
         stream::Stream,
-        tally::Tally,
         udp_stream,
         wire::{self, Cookie, Params, Results, Samples, State},
     },
@@ -130,22 +129,11 @@ fn conduct(
     let start = start(options, &control, &cookie, &spec, &running)?;
     observer.start(&start);
     tested.report.start = Some(start);
-    let tally = Tally::new(running.streams().iter().map(|s| (s.id, s.sends)), !spec.omit.is_zero());
     let bounds = Bounds { conducts: true, idle: options.idle_timeout, ..Bounds::default() };
-    let mut drive = Drive {
-        running: &mut running,
-        control: &control,
-        spec: &spec,
-        bounds,
-        observer,
-        stop,
-        tally,
-        intervals: Vec::new(),
-        begin: Instant::now(),
-    };
+    let mut drive = Drive::new(&mut running, &control, &spec, bounds, observer, stop);
     let ended = drive.run();
     let (end, looks) = (drive.now(), drive.running.look());
-    let Drive { mut tally, intervals, .. } = drive;
+    let Drive { tally, intervals, .. } = drive;
     running.end_sending();
     tested.report.intervals = intervals;
     match ended {
@@ -163,14 +151,7 @@ fn conduct(
     // Until then receivers read on, so that the server gets to see that it is over.
     control.expect(State::ExchangeResults, phase)?;
     running.end();
-    let used = sys::thread_time();
-    let cpu = running.cpu((used.0 - own.0, used.1 - own.1), end);
-    let local = Local {
-        congestion: running.streams().first().and_then(|stream| socket::congestion(&stream.socket)),
-        accounts: tally.end(end.as_secs_f64(), &looks),
-        tally,
-        cpu,
-    };
+    let local = Local::of(Role::Client, &running, tally, own, end, looks);
     control.send_json(&account::results(&local, running.streams()), phase)?;
     let mut remote: Results = control.read_json("server's results", RESULTS_LIMIT, phase)?;
     control.expect(State::DisplayResults, phase)?;

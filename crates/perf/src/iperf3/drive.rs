@@ -63,7 +63,21 @@ pub(crate) struct Drive<'a> {
     pub(crate) begin: Instant,
 }
 
-impl Drive<'_> {
+impl<'a> Drive<'a> {
+    /// Of a test whose data has not begun.
+    pub(crate) fn new(
+        running: &'a mut Running,
+        control: &'a Control<'a>,
+        spec: &'a TestSpec,
+        bounds: Bounds,
+        observer: &'a mut dyn Observer,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        let tally = Tally::new(running.streams().iter().map(|s| (s.id, s.sends)), !spec.omit.is_zero());
+        let (intervals, begin) = (Vec::new(), Instant::now());
+        Drive { running, control, spec, bounds, observer, stop, tally, intervals, begin }
+    }
+
     /// Lets the data begin and conducts the test until it is over. What failed is told after the interval under way.
     pub(crate) fn run(&mut self) -> Result<Ended, Error> {
         if !self.tally.is_omitting() {

@@ -5,7 +5,7 @@ use std::{io, mem, os::fd::AsRawFd};
 
 use socket2::Socket;
 
-use crate::sys::set_option;
+use crate::sys::{each_control, set_option, wall_clock};
 
 /// The most messages of one call.
 pub(super) const MOST_MESSAGES: usize = 64;
@@ -143,7 +143,7 @@ impl Inbox {
         let start = index * self.each;
         let bytes = &self.buffer[start..start + length.min(self.each)];
         let mut message = Message { bytes, length, segment: None, stamp_ns: None, dropped: None };
-        let mut told = |level: i32, kind: i32, data: *const u8| {
+        let told = |level: i32, kind: i32, data: *const u8| {
             // SAFETY: the kernel writes a timespec, an int or a u32 with these kinds; they may lie unaligned.
             unsafe {
                 match (level, kind) {
@@ -162,14 +162,8 @@ impl Inbox {
                 }
             }
         };
-        // SAFETY: the kernel filled the control buffer with whole headers and told their length; the macros stay inside.
-        unsafe {
-            let mut control = libc::CMSG_FIRSTHDR(&raw const header.msg_hdr);
-            while !control.is_null() {
-                told((*control).cmsg_level, (*control).cmsg_type, libc::CMSG_DATA(control));
-                control = libc::CMSG_NXTHDR(&raw const header.msg_hdr, control);
-            }
-        }
+        // SAFETY: the kernel filled the message in, and its control buffer lives in `self`.
+        unsafe { each_control(&header.msg_hdr, told) };
         message
     }
 }
@@ -200,17 +194,13 @@ pub(super) fn sleep_until(at_ns: u64) {
 
 /// CLOCK_MONOTONIC, ns.
 pub(super) fn monotonic_ns() -> u64 {
-    read(libc::CLOCK_MONOTONIC)
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid timespec to write to; the clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// CLOCK_REALTIME, ns since 1970.
 pub(super) fn realtime_ns() -> i64 {
-    read(libc::CLOCK_REALTIME) as i64
-}
-
-fn read(clock: libc::clockid_t) -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid timespec to write to; the clocks always exist.
-    unsafe { libc::clock_gettime(clock, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    wall_clock().as_nanos() as i64
 }

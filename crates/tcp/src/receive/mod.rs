@@ -188,11 +188,14 @@ impl Receiver {
 
     /// The first step: window, timestamps, queues. Counts `segs_in`, `data_segs_in` and `bytes_received`.
     pub fn accept(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) -> Accepted {
+        let mut accepted = Accepted::default();
         if self.expects(sk, segment) {
-            return self.accept_expected(sk, now, segment);
+            self.take_expected(sk, now, segment, &mut accepted);
+        } else {
+            count_segment(sk, segment);
+            (accepted.refused, accepted.ack) = (true, self.refuse(sk, now, segment));
         }
-        count_segment(sk, segment);
-        Accepted { refused: true, ack: self.refuse(sk, now, segment), ..Accepted::default() }
+        accepted
     }
 
     /// Whether a segment lies inside the window, at least in part (`tcp_sequence`).
@@ -201,14 +204,8 @@ impl Receiver {
         self.in_window(sk, segment)
     }
 
-    /// [`Self::accept`] of a segment that was found to be inside the window.
-    pub fn accept_expected(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) -> Accepted {
-        let mut accepted = Accepted::default();
-        self.take_expected(sk, now, segment, &mut accepted);
-        accepted
-    }
-
-    /// The same; what became of it is written where there is nothing yet, for it is large.
+    /// [`Self::accept`] of a segment that was found to be inside the window; what became of it is written where there is
+    /// nothing yet, for it is large.
     pub(crate) fn take_expected(
         &mut self,
         sk: &mut TcpSock,

@@ -1,9 +1,10 @@
 //! The UDP side of a server's port: a client's hello makes a stream of the test that waits for one from its address.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Socket, Type};
 
+use super::router;
 use crate::{
     Error,
     error::Attempted,
@@ -22,7 +23,7 @@ impl Hellos {
     /// At the same address and port as the TCP side.
     pub(super) fn listen(at: SocketAddr, ip: Option<IpVersion>, device: Option<&str>) -> Result<Self, Error> {
         let only_v6 = ip == Some(IpVersion::V6) || !at.ip().is_unspecified();
-        let socket = bound(at, only_v6, device)?;
+        let socket = router::bound(at, Type::DGRAM, only_v6, device)?;
         socket.set_nonblocking(true).attempted(|| format!("cannot listen for datagrams at {at}"))?;
         Ok(Hellos { socket, at, only_v6 })
     }
@@ -41,24 +42,10 @@ impl Hellos {
 
     /// A socket for the stream of `peer` alone, which has its answer.
     pub(super) fn stream(&self, peer: SocketAddr, device: Option<&str>) -> Result<Socket, Error> {
-        let socket = bound(self.at, self.only_v6, device)?;
+        // It shares the listener's port: the kernel gives it what comes from the peer that it is connected to.
+        let socket = router::bound(self.at, Type::DGRAM, self.only_v6, device)?;
         socket.connect(&peer.into()).attempted(|| format!("cannot connect a UDP stream to {peer}"))?;
         udp_stream::answer(&socket).attempted(|| format!("cannot answer {peer}"))?;
         Ok(socket)
     }
-}
-
-fn bound(at: SocketAddr, only_v6: bool, device: Option<&str>) -> Result<Socket, Error> {
-    let what = || format!("cannot listen for datagrams at {at}");
-    let socket = Socket::new(Domain::for_address(at), Type::DGRAM, None).attempted(what)?;
-    if matches!(at.ip(), IpAddr::V6(_)) {
-        socket.set_only_v6(only_v6).attempted(what)?;
-    }
-    if let Some(device) = device {
-        socket.bind_device(Some(device.as_bytes())).attempted(what)?;
-    }
-    // The listener and the streams share the port: the kernel gives each stream's datagrams to the socket connected to it.
-    socket.set_reuse_address(true).attempted(what)?;
-    socket.bind(&at.into()).attempted(what)?;
-    Ok(socket)
 }

@@ -101,20 +101,32 @@ impl Server {
 fn listen(ip: IpAddr, options: &ServerOptions) -> Result<Socket, SystemError> {
     let at = SocketAddr::new(ip, options.port);
     let what = || format!("cannot listen at {at}");
-    let socket = Socket::new(Domain::for_address(at), Type::STREAM, None).attempted(what)?;
+    let alone = options.ip == Some(IpVersion::V6) || options.bind.is_some();
+    let socket = bound(at, Type::STREAM, alone, options.device.as_deref())?;
+    socket.listen(BACKLOG).attempted(what)?;
+    socket.set_nonblocking(true).attempted(what)?;
+    Ok(socket)
+}
+
+/// A socket that others may share the port with; an IPv6 one takes IPv4 as well unless it is `only_v6`.
+pub(super) fn bound(
+    at: SocketAddr,
+    kind: Type,
+    only_v6: bool,
+    device: Option<&str>,
+) -> Result<Socket, SystemError> {
+    let what = || format!("cannot listen at {at}");
+    let socket = Socket::new(Domain::for_address(at), kind, None).attempted(what)?;
     if at.is_ipv6() {
-        let alone = options.ip == Some(IpVersion::V6) || options.bind.is_some();
-        socket.set_only_v6(alone).attempted(what)?;
+        socket.set_only_v6(only_v6).attempted(what)?;
     }
-    if let Some(device) = &options.device {
+    if let Some(device) = device {
         socket
             .bind_device(Some(device.as_bytes()))
             .attempted(|| format!("cannot bind to device {device}"))?;
     }
     socket.set_reuse_address(true).attempted(what)?;
     socket.bind(&at.into()).attempted(what)?;
-    socket.listen(BACKLOG).attempted(what)?;
-    socket.set_nonblocking(true).attempted(what)?;
     Ok(socket)
 }
 

@@ -23,7 +23,6 @@ use crate::{
         running::Running,
         socket::{self, End},
         stream::Stream,
-        tally::Tally,
         udp_stream,
         wire::{Code, Cookie, PARAMS_LIMIT, Params, Results, State},
     },
@@ -275,35 +274,14 @@ impl Session<'_> {
         observer: &mut dyn Observer,
         intervals: &mut Vec<Interval>,
     ) -> (Result<Ended, Error>, Local) {
-        let tally = Tally::new(running.streams().iter().map(|s| (s.id, s.sends)), !spec.omit.is_zero());
-        let mut drive = Drive {
-            running,
-            control,
-            spec,
-            bounds: self.bounds(spec),
-            observer,
-            stop: self.stop,
-            tally,
-            intervals: Vec::new(),
-            begin: Instant::now(),
-        };
+        let mut drive = Drive::new(running, control, spec, self.bounds(spec), observer, self.stop);
         let ended = drive.run();
         let end = drive.now();
-        let Drive { mut tally, intervals: all, running, .. } = drive;
+        let Drive { tally, intervals: all, running, .. } = drive;
         *intervals = all;
-        let mut looks = running.look();
+        let looks = running.look();
         running.end();
-        for (look, stream) in looks.iter_mut().zip(running.streams()) {
-            look.bytes = stream.bytes();
-        }
-        let used = sys::thread_time();
-        let local = Local {
-            congestion: running.streams().first().and_then(|stream| socket::congestion(&stream.socket)),
-            accounts: tally.end(end.as_secs_f64(), &looks),
-            cpu: running.cpu((used.0 - self.own.0, used.1 - self.own.1), end),
-            tally,
-        };
-        (ended, local)
+        (ended, Local::of(Role::Server, running, tally, self.own, end, looks))
     }
 
     fn bounds(&self, spec: &TestSpec) -> Bounds {

@@ -30,6 +30,7 @@ mod measured_record;
 mod model_engine;
 mod open;
 mod output;
+mod path_facts;
 mod progress;
 mod published;
 mod recorded_report;
@@ -51,6 +52,8 @@ mod test_command;
 mod test_record;
 mod test_teller;
 mod test_text;
+mod tune_command;
+mod tune_text;
 mod window_law;
 
 fn main() -> std::process::ExitCode {

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 const ECHOES: u32 = 5;
 const INTERVAL: Time = Time::from_millis(100);
 /// How long an echo may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The first address of a host's name.
 pub fn address(host: &str) -> anyhow::Result<IpAddr> {
@@ -30,7 +30,7 @@ pub fn address(host: &str) -> anyhow::Result<IpAddr> {
 /// # Errors
 /// Where there is no right to send echoes (exit code 4), or none came back.
 pub fn round_trip(to: IpAddr) -> anyhow::Result<Time> {
-    let echoes = echoes(to, ECHOES, Bytes(56)).map_err(|error| {
+    let echoes = echoes(to, ECHOES, Bytes(56), PATIENCE).map_err(|error| {
         Exit::Missing(format!(
             "{error}; sending echoes takes CAP_NET_RAW: try sudo, or say the time with --rtt"
         ))
@@ -38,14 +38,16 @@ pub fn round_trip(to: IpAddr) -> anyhow::Result<Time> {
     let fastest = echoes.iter().filter_map(|echo| echo.rtt).min();
     let fastest =
         fastest.with_context(|| format!("{to} answered none of {ECHOES} echoes; say the time with --rtt"))?;
-    Ok(Time(fastest.as_nanos() as u64))
+    // A capture's precision would only be noise to read.
+    Ok(Time(units::three_digits(fastest.as_nanos() as f64)))
 }
 
-/// Sends `count` echoes with `payload` bytes each, which may not be fragmented on the way, and waits for them.
-pub fn echoes(to: IpAddr, count: u32, payload: Bytes) -> Result<Vec<Echo>, perf::Error> {
+/// Sends `count` echoes with `payload` bytes each and waits for each as long as `patience`. What fits the device's MTU goes
+/// unfragmented and may not be fragmented on the way (IP_PMTUDISC_WANT, the default of raw sockets).
+pub fn echoes(to: IpAddr, count: u32, payload: Bytes, patience: Duration) -> Result<Vec<Echo>, perf::Error> {
     let identifier = std::process::id() as u16;
     let socket = PingSocket::new(to, identifier)?;
-    let options = PingOptions { interval: INTERVAL, count: Some(count), payload, patience: PATIENCE };
+    let options = PingOptions { interval: INTERVAL, count: Some(count), payload, patience };
     let mut echoes = Vec::new();
     socket.run(&options, &Stop::default(), |echo| echoes.push(echo))?;
     Ok(echoes)

@@ -98,7 +98,11 @@ pub fn run(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
         return check_advised(&advice, &purpose, json);
     }
     if let Some(format) = args.export {
-        return output::text(&tune::export(&advice, format.into(), &purpose));
+        let text = tune::export(&advice, format.into(), &purpose);
+        return match json {
+            true => output::json(&json!({ "schema": SCHEMA, "export": text })),
+            false => output::text(&text),
+        };
     }
     if args.apply {
         return apply(&roots, &advice, &purpose, json);

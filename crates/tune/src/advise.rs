@@ -156,9 +156,10 @@ impl Maker<'_> {
                 "large packets meet routers that drop them without a word; then TCP finds the size by itself";
             items.extend(self.at_least(name, 1, reason.into(), FASTERDATA));
         }
-        let available = self.host.sysctl("net.ipv4.tcp_available_congestion_control").unwrap_or_default();
+        // Only root of the machine itself may make another one the default.
+        let allowed = self.host.sysctl("net.ipv4.tcp_allowed_congestion_control").unwrap_or_default();
         if self.host.sysctl("net.ipv4.tcp_congestion_control") == Some("reno")
-            && available.split_whitespace().any(|name| name == "cubic")
+            && allowed.split_whitespace().any(|name| name == "cubic")
         {
             let reason = "reno needs minutes to come back from one loss on such a path";
             items.extend(self.exactly("net.ipv4.tcp_congestion_control", "cubic", reason.into(), "RFC 9438"));

@@ -30,6 +30,7 @@ mod export;
 mod facts;
 mod inspect;
 mod journal;
+pub mod limits;
 mod netlink;
 mod roots;
 mod sys;

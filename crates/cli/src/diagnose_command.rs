@@ -24,7 +24,9 @@ const SCHEMA: &str = "longfat.diagnosis/1";
 /// Datagrams go no faster where nobody says what the path should carry.
 const MAX_RATE: BitRate = BitRate(1_000_000_000);
 /// Above what the path should carry, so that it shows when it does.
-const OVER: f64 = 1.2;
+const OVER: f64 = 1.5;
+/// Room for what the headers take, and a reserve.
+const RESERVE: f64 = 1.2;
 /// Ethernet with preamble and gap (IEEE 802.3).
 const OVERHEAD: u32 = 38;
 /// IPv4 and TCP with timestamps.
@@ -47,7 +49,7 @@ pub struct DiagnoseArgs {
     /// How long the TCP test sends, in seconds or as in 500ms
     #[arg(short, long, value_name = "TIME", value_parser = iperf_values::time, default_value = "10")]
     time: Duration,
-    /// Datagrams go no faster than this; without it a fifth above what the path should carry, or 1 Gb/s
+    /// Datagrams go no faster than this; without it half above what the path should carry, or 1 Gb/s
     #[arg(long, value_name = "RATE")]
     max_rate: Option<BitRate>,
     /// Send no datagrams: the path's rate stays unknown
@@ -113,24 +115,22 @@ fn diagnose(args: &DiagnoseArgs, tests: &mut Tests) -> anyhow::Result<Diagnosis>
     tell("the round trip, and packets of all sizes");
     let (rtt, mtu) = round_trip_and_mtu(args, address, device_mtu)?;
 
-    let mut found = None;
+    let mut capacity = None;
     let payload = mtu.passes.unwrap_or(MTU).min(device_mtu) - DATAGRAM_HEADERS;
     if !args.no_datagrams {
         let max_rate = args.max_rate.unwrap_or_else(|| {
             expected.as_ref().map_or(MAX_RATE, |(goodput, _)| BitRate(three_digits(goodput * OVER)))
         });
         tell(&format!("what the path carries: bursts of datagrams, up to {max_rate}"));
-        found = path_capacity::find(tests, rtt, payload, max_rate)?;
+        capacity = path_capacity::find(tests, rtt, payload, max_rate)?;
     }
-    let capacity = found.as_ref().map(|found| found.capacity.clone());
-
     tell(&format!("TCP, for {} s", args.time.as_secs_f64()));
     let done = tcp(args, tests, capacity.as_ref())?;
     let mut seen = Observed { rtt, mtu, expected, capacity, ..observed(args, sender, done) };
     let lost = seen.flow.as_ref().is_some_and(|flow| flow.retransmitted_segs.unwrap_or(0) > 0);
-    if let Some(found) = found.as_mut().filter(|_| lost) {
+    if let Some(capacity) = seen.capacity.as_ref().filter(|_| lost) {
         tell("whether packets are lost at half of that rate");
-        seen.datagrams = path_capacity::losses(tests, found, payload)?;
+        seen.datagrams = path_capacity::losses(tests, capacity, payload)?;
     }
     let ranking = limits::rank(&seen);
     Ok(Diagnosis { host: args.host.clone(), address, seen, device, ranking })
@@ -175,6 +175,7 @@ fn tcp(args: &DiagnoseArgs, tests: &mut Tests, capacity: Option<&Capacity>) -> a
         amount: Amount::Time(args.time),
         rate: None,
         block: None,
+        is_even: false,
         congestion: args.congestion.clone(),
         wire_limit_bps: capacity.filter(|capacity| !capacity.at_least).map(|capacity| capacity.goodput_bps),
     })
@@ -202,8 +203,7 @@ fn observed(args: &DiagnoseArgs, sender: HostFacts, done: Option<Done>) -> Obser
 /// Tunes this host for what was found and tests again; `None` where there is nothing to change.
 fn tune(args: &DiagnoseArgs, found: &Diagnosis, tests: &mut Tests) -> anyhow::Result<Option<After>> {
     let seen = &found.seen;
-    // Of what the headers take, and a reserve.
-    let rate = seen.capacity.as_ref().map(|capacity| capacity.goodput_bps * OVER);
+    let rate = seen.capacity.as_ref().map(|capacity| capacity.goodput_bps * RESERVE);
     let Some(rate) = rate.or(seen.expected.as_ref().map(|(goodput, _)| *goodput)) else {
         return Err(Exit::BadInput(
             "to tune for the path its rate must be known: leave --no-datagrams out, or give --rate".into(),

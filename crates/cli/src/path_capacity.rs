@@ -23,11 +23,9 @@ const ROUND_TRIPS: u32 = 10;
 const LOST: f64 = 0.1;
 /// ...and was, if no more than so many times what came of the one before came of it.
 const GREW: f64 = 1.2;
-/// Loss is counted at rates up to so much of the capacity.
-const BELOW: f64 = 0.6;
-/// The burst that only looks for loss: so much of the capacity, for so long.
+/// What only looks for loss: so much of the capacity, for so long.
 const HALF: f64 = 0.5;
-const LOSS_TIME: Duration = Duration::from_millis(1500);
+const LOSS_TIME: Duration = Duration::from_millis(2500);
 /// The rate is what arrived after this share of the time, when the queue on the way is full.
 const SETTLED: f64 = 0.4;
 /// TCP's payload over that of a datagram of the same packet (RFC 7323's timestamps against UDP's header).
@@ -43,20 +41,18 @@ struct Burst {
     arrived_bps: f64,
 }
 
-/// What was found, burst by burst.
-pub struct Found {
-    /// The capacity.
-    pub capacity: Capacity,
-    bursts: Vec<Burst>,
-}
-
 /// Raises the rate from 10 Mb/s up to `max_rate`.
-pub fn find(tests: &mut Tests, rtt: Time, payload: u32, max_rate: BitRate) -> anyhow::Result<Option<Found>> {
+pub fn find(
+    tests: &mut Tests,
+    rtt: Time,
+    payload: u32,
+    max_rate: BitRate,
+) -> anyhow::Result<Option<Capacity>> {
     let mut bursts = Vec::new();
     let mut rate = FIRST.min(max_rate);
     let long = SHORTEST.max(Duration::from_nanos(rtt.0) * ROUND_TRIPS);
     loop {
-        let Some(burst) = burst(tests, rate, payload, long)? else { return Ok(None) };
+        let Some(burst) = burst(tests, rate, payload, long, false)? else { return Ok(None) };
         let before = bursts.last().map_or(0.0, |burst: &Burst| burst.arrived_bps);
         let is_enough = burst.is_overload() && burst.arrived_bps < GREW * before;
         bursts.push(burst);
@@ -74,18 +70,14 @@ pub fn find(tests: &mut Tests, rtt: Time, payload: u32, max_rate: BitRate) -> an
             false => format!("datagrams at {} came, and more was not tried", rounded(most.sent_bps)),
         },
     });
-    Ok(capacity.map(|capacity| Found { capacity, bursts }))
+    Ok(capacity)
 }
 
-/// Looks for loss at half of what the path carries, and adds what the bursts below that rate lost.
-pub fn losses(tests: &mut Tests, found: &mut Found, payload: u32) -> anyhow::Result<Datagrams> {
-    let capacity = found.capacity.goodput_bps / TCP_SHARE;
-    found.bursts.extend(burst(tests, BitRate((HALF * capacity) as u64), payload, LOSS_TIME)?);
-    let below = found.bursts.iter().filter(|burst| burst.sent_bps <= BELOW * capacity);
-    Ok(below.fold(Datagrams::default(), |sum, burst| Datagrams {
-        sent: sum.sent + burst.sent,
-        lost: sum.lost + burst.lost,
-    }))
+/// Sends datagrams evenly at half of what the path carries: those that are lost then are not lost for want of room.
+pub fn losses(tests: &mut Tests, capacity: &Capacity, payload: u32) -> anyhow::Result<Datagrams> {
+    let rate = BitRate((HALF * capacity.goodput_bps / TCP_SHARE) as u64);
+    let burst = burst(tests, rate, payload, LOSS_TIME, true)?;
+    Ok(burst.map_or(Datagrams::default(), |burst| Datagrams { sent: burst.sent, lost: burst.lost }))
 }
 
 impl Burst {
@@ -94,12 +86,19 @@ impl Burst {
     }
 }
 
-fn burst(tests: &mut Tests, rate: BitRate, payload: u32, long: Duration) -> anyhow::Result<Option<Burst>> {
+fn burst(
+    tests: &mut Tests,
+    rate: BitRate,
+    payload: u32,
+    long: Duration,
+    is_even: bool,
+) -> anyhow::Result<Option<Burst>> {
     let test = PathTest {
         protocol: Protocol::Udp,
         amount: Amount::Time(long),
         rate: Some(rate),
         block: Some(Bytes(payload.into())),
+        is_even,
         congestion: None,
         wire_limit_bps: None,
     };

@@ -22,7 +22,7 @@ use crate::{
 /// Between two looks at the sockets.
 const SAMPLE: Duration = Duration::from_millis(10);
 
-/// Datagrams come evenly or not at all: a burst of late ones would overflow short queues, and be taken for loss.
+/// Where datagrams are to come evenly, later ones are left out.
 const MOST_LATE: Duration = Duration::from_micros(500);
 
 /// The other end, and where records go.
@@ -49,6 +49,8 @@ pub struct PathTest {
     pub rate: Option<BitRate>,
     /// Payload of a datagram.
     pub block: Option<Bytes>,
+    /// Datagrams come evenly or not at all: a burst of late ones would overflow short queues, and be taken for loss.
+    pub is_even: bool,
     /// The sender's congestion control.
     pub congestion: Option<String>,
     /// Goodput that the path is known to allow.
@@ -117,7 +119,7 @@ fn spec(test: &PathTest) -> TestSpec {
         skip_rx_copy: false,
         dont_fragment: test.protocol == Protocol::Udp,
         udp_counters_64bit: true,
-        most_late: Some(MOST_LATE),
+        most_late: test.is_even.then_some(MOST_LATE),
         get_server_output: false,
         title: None,
         extra_data: None,

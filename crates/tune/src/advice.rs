@@ -190,16 +190,6 @@ pub enum Refusal {
         /// How many streams it takes.
         streams: u32,
     },
-    /// A sysctl holds no more than 2^31 - 1.
-    #[error(
-        "one connection would need a buffer of {needed}, and Linux has none above 2,147,483,647 bytes; with --streams {streams} or more it works"
-    )]
-    Buffer {
-        /// The buffer.
-        needed: Bytes,
-        /// How many streams it takes.
-        streams: u32,
-    },
     /// The buffers do not fit.
     #[error(
         "the buffers of {streams} connections could take {needed}, and this host has {memory}; half of that is what buffers should ever take"

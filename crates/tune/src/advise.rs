@@ -48,19 +48,16 @@ fn share(streams: u32) -> f64 {
     (2.0 / f64::from(streams.max(1))).min(1.0)
 }
 
+/// The buffer of one connection: room for twice what it may have on the way.
 fn buffer(bdp: f64, share: f64) -> Result<Bytes, Refusal> {
     let window = bdp * share;
-    let streams_for = |most: f64, needed: f64| (2.0 * needed / share / most).ceil() as u32;
     if window > MAX_WINDOW.as_f64() {
-        let streams = streams_for(MAX_WINDOW.as_f64(), window);
+        // A connection may come to have two shares.
+        let streams = (2.0 * bdp / MAX_WINDOW.as_f64()).ceil() as u32;
         return Err(Refusal::Window { needed: Bytes(window as u64), streams });
     }
-    let buffer = round_up_mib(2.0 * window).max(Bytes(1 << 20));
-    if buffer.0 > INT_MAX {
-        let streams = streams_for(INT_MAX as f64, 2.0 * window);
-        return Err(Refusal::Buffer { needed: buffer, streams });
-    }
-    Ok(buffer)
+    // Twice the largest window is one more than the largest int.
+    Ok(round_up_mib(2.0 * window).clamp(Bytes(1 << 20), Bytes(INT_MAX)))
 }
 
 struct Maker<'a> {
@@ -195,7 +192,7 @@ impl Maker<'_> {
             );
             items.extend(self.at_least(
                 "net.core.netdev_max_backlog",
-                (4 * now).min(INT_MAX as i64),
+                now.saturating_mul(4).min(INT_MAX as i64),
                 reason,
                 "/proc/net/softnet_stat",
             ));

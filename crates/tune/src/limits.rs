@@ -184,8 +184,8 @@ impl Observed {
 
     /// The path's bandwidth-delay product, bytes.
     pub fn bdp(&self) -> Option<f64> {
-        let capacity = self.capacity.as_ref()?;
-        Some(bdp_f64(BitRate(capacity.goodput_bps as u64), self.rtt))
+        let carried = self.capacity.as_ref()?.goodput_bps.max(self.got());
+        Some(bdp_f64(BitRate(carried as u64), self.rtt))
     }
 
     fn verdict(&self) -> Option<Cause> {
@@ -194,8 +194,10 @@ impl Observed {
 
     /// The test had what the path gives.
     fn is_whole(&self) -> bool {
-        let capacity = self.capacity.as_ref().filter(|capacity| !capacity.at_least);
-        match capacity {
+        if self.expected.as_ref().is_some_and(|(expected, _)| self.got() >= WHOLE * expected) {
+            return true;
+        }
+        match self.capacity.as_ref().filter(|capacity| !capacity.at_least) {
             Some(capacity) => self.got() >= WHOLE * capacity.goodput_bps,
             None => self.verdict() == Some(Cause::PathRate),
         }
@@ -385,12 +387,7 @@ impl<'a> Limits<'a> {
         if bound {
             evidence.extend(seen.flow.iter().flat_map(|flow| flow.evidence.first().cloned()));
         }
-        let capacity = seen.capacity.as_ref().map(|capacity| BitRate(capacity.goodput_bps as u64));
-        let law = send_buffer_bps(
-            Buffer::Tuned { largest: Bytes(most) },
-            capacity.filter(|rate| rate.0 > 0),
-            seen.rtt,
-        );
+        let law = send_buffer_bps(Buffer::Tuned { largest: Bytes(most) }, None, seen.rtt);
         let change = self.buffer_change(&seen.from, "net.ipv4.tcp_wmem", seen.sender.as_ref());
         let allows = if bound { Allows::WhatWasGot } else { Allows::Computed(law) };
         self.add(Kind::SendBuffer, Some(&seen.from), allows, evidence, change);
@@ -498,16 +495,13 @@ impl<'a> Limits<'a> {
     fn path(&mut self) {
         let seen = self.seen;
         let whole = seen.is_whole();
-        let Some(capacity) = &seen.capacity else {
+        let Some(capacity) = seen.capacity.as_ref().filter(|capacity| !capacity.at_least) else {
             if whole {
                 let evidence = seen.flow.iter().flat_map(|flow| flow.evidence.clone()).collect();
                 self.add(Kind::PathRate, None, Allows::WhatWasGot, evidence, None);
             }
             return;
         };
-        if capacity.at_least {
-            return;
-        }
         let allows = if whole { Allows::WhatWasGot } else { Allows::Computed(capacity.goodput_bps) };
         let mut evidence = vec![format!("{}: {} of TCP's payload", capacity.how, rate(capacity.goodput_bps))];
         if whole {
@@ -551,12 +545,12 @@ impl<'a> Limits<'a> {
 
     fn ranked(mut self) -> Ranking {
         // What nobody can do without: nothing is beyond it.
-        let most = self
+        let path = self
             .found
             .iter()
-            .filter(|l| matches!(l.kind, Kind::PathRate | Kind::SlowHop))
-            .map(|l| l.allows_bps)
-            .next();
+            .find(|l| matches!(l.kind, Kind::PathRate | Kind::SlowHop))
+            .map(|l| l.allows_bps);
+        let most = path.or(self.seen.expected.as_ref().map(|(expected, _)| *expected));
         // Stable: of two that allow the same, the one that was looked at first.
         self.found.sort_by(|a, b| a.allows_bps.total_cmp(&b.allows_bps).then(b.measured.cmp(&a.measured)));
         let allowed: Vec<f64> = self.found.iter().map(|limit| limit.allows_bps).collect();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use perf::report::{Amount, Protocol, StreamEnd};
 use schema::FlowSample;
-use tune::limits::{Capacity, Datagrams};
+use tune::limits::{Capacity, Datagrams, is_busy};
 use units::{BitRate, Bytes, Time};
 
 use crate::path_test::{PathTest, Tests};
@@ -39,6 +39,8 @@ struct Burst {
     lost: u64,
     /// Payload that arrived, bit/s.
     arrived_bps: f64,
+    /// The receiver had no time: what it did not take says nothing of the path.
+    receiver_was_busy: bool,
 }
 
 /// Raises the rate from 10 Mb/s up to `max_rate`.
@@ -56,18 +58,23 @@ pub fn find(
         let before = bursts.last().map_or(0.0, |burst: &Burst| burst.arrived_bps);
         let is_enough = burst.is_overload() && burst.arrived_bps < GREW * before;
         bursts.push(burst);
-        if is_enough || rate >= max_rate {
+        let busy = bursts.last().is_some_and(|burst| burst.receiver_was_busy);
+        if is_enough || busy || rate >= max_rate {
             break;
         }
         rate = BitRate(rate.0.saturating_mul(FACTOR)).min(max_rate);
     }
     let most = bursts.iter().max_by(|a, b| a.arrived_bps.total_cmp(&b.arrived_bps));
+    let busy = bursts.iter().any(|burst| burst.receiver_was_busy);
     let capacity = most.filter(|most| most.arrived_bps > 0.0).map(|most| Capacity {
         goodput_bps: most.arrived_bps * TCP_SHARE,
-        at_least: !most.is_overload(),
-        how: match most.is_overload() {
-            true => format!("of datagrams at {} came {}", rounded(most.sent_bps), rounded(most.arrived_bps)),
-            false => format!("datagrams at {} came, and more was not tried", rounded(most.sent_bps)),
+        at_least: busy || !most.is_overload(),
+        how: match (busy, most.is_overload()) {
+            (true, _) => format!("{} came, and the receiver had no time for more", rounded(most.arrived_bps)),
+            (false, true) => {
+                format!("of datagrams at {} came {}", rounded(most.sent_bps), rounded(most.arrived_bps))
+            }
+            (false, false) => format!("datagrams at {} came, and more was not tried", rounded(most.sent_bps)),
         },
     });
     Ok(capacity)
@@ -76,7 +83,7 @@ pub fn find(
 /// Sends datagrams evenly at half of what the path carries: those that are lost then are not lost for want of room.
 pub fn losses(tests: &mut Tests, capacity: &Capacity, payload: u32) -> anyhow::Result<Datagrams> {
     let rate = BitRate((HALF * capacity.goodput_bps / TCP_SHARE) as u64);
-    let burst = burst(tests, rate, payload, LOSS_TIME, true)?;
+    let burst = burst(tests, rate, payload, LOSS_TIME, true)?.filter(|burst| !burst.receiver_was_busy);
     Ok(burst.map_or(Datagrams::default(), |burst| Datagrams { sent: burst.sent, lost: burst.lost }))
 }
 
@@ -110,7 +117,8 @@ fn burst(
         .unwrap_or(0)
         .max(sent.packets.saturating_sub(received.packets).min(sent.packets));
     let sent_bps = end.sent.bytes as f64 * 8.0 / (end.sent.end_s - end.sent.start_s).max(1e-3);
-    Ok(Some(Burst { sent_bps, sent: sent.packets, lost, arrived_bps }))
+    let receiver_was_busy = is_busy(done.peer_busy);
+    Ok(Some(Burst { sent_bps, sent: sent.packets, lost, arrived_bps, receiver_was_busy }))
 }
 
 fn rounded(bps: f64) -> BitRate {

@@ -248,8 +248,7 @@ impl<'a> Limits<'a> {
 
     /// Whether a host without time is what bound the test.
     fn receiver_was_busy(&self) -> bool {
-        self.seen.receiver_busy.is_some_and(|busy| busy >= BUSY)
-            && matches!(self.seen.verdict(), Some(Cause::Application | Cause::ReceiveWindow | Cause::HostCpu))
+        is_busy(self.seen.receiver_busy) && !self.seen.is_whole()
     }
 
     fn busy(&mut self) {
@@ -271,8 +270,7 @@ impl<'a> Limits<'a> {
             );
             self.add(Kind::ReceiverCpu, Some(&seen.to), Allows::WhatWasGot, evidence, Some(change));
         }
-        let sender = seen.sender_busy.is_some_and(|busy| busy >= BUSY);
-        if sender && matches!(seen.verdict(), Some(Cause::Application | Cause::HostCpu)) {
+        if is_busy(seen.sender_busy) && matches!(seen.verdict(), Some(Cause::Application | Cause::HostCpu)) {
             let evidence = vec![format!(
                 "the program on {} that wrote the data ran, or waited for a processor, {:.0} % of the time",
                 seen.from,
@@ -413,11 +411,7 @@ impl<'a> Limits<'a> {
 
     fn losses(&mut self) {
         let seen = self.seen;
-        let limited_by_loss = seen.verdict() == Some(Cause::Loss)
-            || seen
-                .flow
-                .as_ref()
-                .is_some_and(|flow| flow.limited.loss > 0.3 && flow.verdict != Some(Cause::ReceiveWindow));
+        let limited_by_loss = seen.verdict() == Some(Cause::Loss);
         // What vanishes in a black hole is explained by that.
         if !limited_by_loss || seen.is_whole() || seen.mtu.has_black_hole() {
             return;
@@ -586,6 +580,11 @@ pub fn outstanding_at_loss(rows: &[FlowSample]) -> Option<f64> {
     }
     found.sort_by(f64::total_cmp);
     found.get(found.len() / 2).copied()
+}
+
+/// Whether a thread that ran, or waited for a processor, for this share of the time had none left.
+pub fn is_busy(share: Option<f64>) -> bool {
+    share.is_some_and(|share| share >= BUSY)
 }
 
 /// Where a limit's figure comes from.

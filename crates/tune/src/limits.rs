@@ -5,7 +5,7 @@
 //! reached is wrong by that much, and counts as just above it: so the first of the list is what bound, and the next is what
 //! will.
 
-use model::{Buffer, bdp_f64, receive_buffer_window, send_buffer_bps};
+use model::{Buffer, bdp_f64, mathis_bps, receive_buffer_window, send_buffer_bps};
 use schema::{Cause, FlowSample, FlowSummary};
 use serde::Serialize;
 use units::{BitRate, Bytes, KernelVersion, Time, group_digits, three_digits};
@@ -20,6 +20,10 @@ const EXPECTED: f64 = 0.9;
 const BUSY: f64 = 0.85;
 /// What was outstanding when losses came, over the path's bandwidth-delay product: from here on the path was full.
 const FULL: f64 = 0.75;
+/// Fewer lost datagrams may be chance of another kind: a computer that stood still.
+const LOST_MIN: u64 = 5;
+/// The law of random losses holds to within so much.
+const LAW: f64 = 1.3;
 /// So many datagrams tell whether packets are lost without TCP.
 const ENOUGH: u64 = 1000;
 /// Datagrams lose less than so much of what TCP does where its bursts are what is lost.
@@ -433,10 +437,11 @@ impl<'a> Limits<'a> {
         let bursts = seen.datagrams.sent >= ENOUGH && seen.datagrams.share() < EVENLY * tcp_loss;
         let fill =
             seen.outstanding_at_loss.zip(seen.bdp().filter(|bdp| *bdp > 0.0)).map(|(bytes, bdp)| bytes / bdp);
-        let full = match fill {
-            Some(fill) => fill >= FULL || bursts,
-            None => bursts,
-        };
+        let full = !self.chance_explains()
+            && match fill {
+                Some(fill) => fill >= FULL || bursts,
+                None => bursts,
+            };
         if let (Some(fill), Some(bytes)) = (fill, seen.outstanding_at_loss) {
             evidence.push(format!(
                 "when segments were lost, {} were on the way: {:.0} % of what the path holds",
@@ -473,6 +478,13 @@ impl<'a> Limits<'a> {
             evidence.extend(self.queue_seen());
         }
         self.add(kind, None, Allows::WhatWasGot, evidence, Some(change));
+    }
+
+    /// Whether what datagrams lose at half of the path's rate makes TCP as slow as it was (Mathis et al. 1997).
+    fn chance_explains(&self) -> bool {
+        let (datagrams, rtt) = (self.seen.datagrams, self.seen.rtt);
+        let mss = self.seen.flow.as_ref().and_then(|flow| flow.mss_bytes).unwrap_or(1448) as u32;
+        datagrams.lost >= LOST_MIN && mathis_bps(datagrams.share(), mss, rtt, 1.0) <= LAW * self.got
     }
 
     /// How long the longest queue was.

@@ -112,6 +112,9 @@ fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
         ..seen(9e6, Cause::Loss)
     };
     assert_eq!(first(&lossy).kind, Kind::Loss);
+    // Retransmissions of what was not lost make TCP's share several times that of datagrams.
+    let flow = lossy.flow.clone().map(|flow| FlowSummary { retransmitted_segs: Some(250), ..flow });
+    assert_eq!(first(&Observed { flow, ..lossy }).kind, Kind::Loss);
     let full = Observed { outstanding_at_loss: Some(1.05 * bdp), ..seen(70e6, Cause::Loss) };
     assert_eq!(first(&full).kind, Kind::ShortQueue);
     let bursts = Observed { outstanding_at_loss: Some(0.4 * bdp), ..seen(40e6, Cause::Loss) };

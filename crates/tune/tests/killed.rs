@@ -35,8 +35,11 @@ fn roots(directory: &Path, proc_sys: &Path) -> Roots {
     }
 }
 
-/// What is below a directory: modes and texts, by path.
-fn tree(directory: &Path) -> BTreeMap<PathBuf, (u32, Option<String>)> {
+/// Files and directories: modes and texts, by path.
+type Tree = BTreeMap<PathBuf, (u32, Option<String>)>;
+
+/// What is below a directory.
+fn tree(directory: &Path) -> Tree {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let mode = entry.metadata().unwrap().permissions().mode();
@@ -49,7 +52,7 @@ fn tree(directory: &Path) -> BTreeMap<PathBuf, (u32, Option<String>)> {
 }
 
 /// Everything that may not be different afterwards.
-fn state(directory: &Path, proc_sys: &Path) -> (BTreeMap<PathBuf, (u32, Option<String>)>, Vec<String>) {
+fn state(directory: &Path, proc_sys: &Path) -> (Tree, Vec<String>) {
     let setting =
         |(name, _): &(&str, &str)| fs::read_to_string(proc_sys.join(name.replace('.', "/"))).unwrap();
     (tree(directory), SETTINGS.iter().map(setting).collect())

@@ -116,7 +116,7 @@ fn keep(file: &Path, report: &Report, start: &Start, runs_dir: &Path) -> anyhow:
     let host = HostInfo { kernel: kernel(&start.system_info), cpus: 0 };
     let summary = measured_record::summary(&name, start, host, run_summary(report, start, &streams, &rows));
     let writer = measured_record::create(runs_dir, ENGINE, &summary)?;
-    measured_record::write(writer, &summary, report, &rows)
+    measured_record::write(writer, &summary, report, &rows, &[])
 }
 
 fn is_partial(report: &Report) -> bool {

@@ -48,6 +48,7 @@ mod sweep_points;
 mod tc_shim;
 mod test_args;
 mod test_command;
+mod test_latency;
 mod test_record;
 mod test_teller;
 mod test_text;

@@ -47,6 +47,7 @@ pub fn report(run: &Run, names: &[String], interval: Time) -> anyhow::Result<Rep
             receiver_congestion: None,
             server_output: None,
         }),
+        latency: None,
         error: run.partial.then(|| "the run was cut short".into()),
     })
 }

@@ -138,6 +138,9 @@ pub struct TestArgs {
     #[arg(long, help_heading = "Connection")]
     use_pkcs1_padding: bool,
 
+    /// Measure the round-trip time of small datagrams before and beside the data, where the server is longfat
+    #[arg(long, conflicts_with = "udp", help_heading = "Reports")]
+    latency: bool,
     /// Between two reports, in seconds or as in 10ms; 0 for none
     #[arg(short, long, value_name = "TIME", value_parser = iperf_values::interval, default_value = "1", help_heading = "Reports")]
     interval: Duration,
@@ -201,6 +204,7 @@ impl TestArgs {
             connect_timeout: self.connect_timeout,
             queue_timeout: self.queue_timeout,
             idle_timeout: Some(self.rcv_timeout),
+            latency: self.latency,
             credentials: self.credentials()?,
             pin: self.affinity.clone(),
             fit_block: self.udp && self.length.is_none(),

@@ -289,6 +289,31 @@ pub struct End {
     pub server_output: Option<ServerOutput>,
 }
 
+/// Round-trip times of small datagrams before and beside the data.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Latency(pub Vec<LatencyProbe>);
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatencyProbe {
+    /// When it was sent, seconds since the data began; negative before.
+    pub at_s: f64,
+    /// `None`: lost.
+    pub rtt: Option<Duration>,
+}
+
+impl Latency {
+    /// Those that were sent before the data.
+    pub fn idle(&self) -> impl Iterator<Item = &LatencyProbe> {
+        self.0.iter().filter(|probe| probe.at_s < 0.0)
+    }
+
+    /// Those that were sent beside it.
+    pub fn loaded(&self) -> impl Iterator<Item = &LatencyProbe> {
+        self.0.iter().filter(|probe| probe.at_s >= 0.0)
+    }
+}
+
 /// All that one end can tell of a test. A test that failed has the parts it came to.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
@@ -298,6 +323,8 @@ pub struct Report {
     pub intervals: Vec<Interval>,
     /// Set when both ends had told their results.
     pub end: Option<End>,
+    /// Where the client asked for it and the server answered.
+    pub latency: Option<Latency>,
     /// Why it failed, in a sentence.
     pub error: Option<String>,
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use socket2::Socket;
+use socket2::{SockAddr, Socket};
 
 /// Receives and discards up to `len` bytes without copying them (MSG_TRUNC, see tcp(7)); 0 at the end.
 pub(crate) fn discard(socket: &Socket, len: usize) -> io::Result<usize> {
@@ -174,14 +174,39 @@ pub(crate) fn wall_clock() -> Duration {
 /// Asks the kernel to stamp what `socket` sends as the device takes it, and what it receives as it comes in
 /// (Documentation/networking/timestamping.rst).
 pub(crate) fn stamp_packets(socket: &Socket) -> io::Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)?;
+    stamp_arrivals(socket)?;
     let sent = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, sent)
+}
+
+/// Asks the kernel to stamp what `socket` receives.
+pub(crate) fn stamp_arrivals(socket: &Socket) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
 }
 
 /// Receives one datagram and the kernel's stamp of its arrival, if it gave one.
 pub(crate) fn receive_stamped(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
     receive(socket, buffer, 0, libc::SCM_TIMESTAMPNS)
+}
+
+/// The same, and who sent it. Does not block: `WouldBlock` where there is none.
+pub(crate) fn receive_stamped_from(
+    socket: &Socket,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<Duration>, SockAddr)> {
+    let mut received = None;
+    // SAFETY: the storage is as large as its length says, and the kernel tells how much of it it wrote.
+    let ((), from) = unsafe {
+        SockAddr::try_init(|storage, len| {
+            let name = (storage.cast(), *len);
+            let (bytes, stamp, named) =
+                receive_named(socket, buffer, libc::MSG_DONTWAIT, libc::SCM_TIMESTAMPNS, name)?;
+            (received, *len) = (Some((bytes, stamp)), named);
+            Ok(())
+        })?
+    };
+    let (bytes, stamp) = received.unwrap_or_default();
+    Ok((bytes, stamp, from))
 }
 
 /// A packet that was sent, with all its headers, and the kernel's stamp of its departure; `WouldBlock` where there is none
@@ -197,12 +222,30 @@ fn receive(
     flags: i32,
     which: i32,
 ) -> io::Result<(usize, Option<Duration>)> {
+    // SAFETY: no name is asked for.
+    let (bytes, stamp, _) = unsafe { receive_named(socket, buffer, flags, which, (std::ptr::null_mut(), 0))? };
+    Ok((bytes, stamp))
+}
+
+/// Gives bytes, the stamp of kind `which`, and how long the sender's name is.
+///
+/// # Safety
+///
+/// `name` may be written to for as long as it says, or is null.
+unsafe fn receive_named(
+    socket: &Socket,
+    buffer: &mut [u8],
+    flags: i32,
+    which: i32,
+    name: (*mut libc::c_void, libc::socklen_t),
+) -> io::Result<(usize, Option<Duration>, libc::socklen_t)> {
     let mut control = [0u64; 32];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: an all-zero msghdr is a valid empty one.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
+    (message.msg_name, message.msg_namelen) = name;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = mem::size_of_val(&control);
     // SAFETY: the header points at buffers that live across the call, with their true lengths.
@@ -220,7 +263,7 @@ fn receive(
             }
         });
     }
-    Ok((got as usize, stamp))
+    Ok((got as usize, stamp, message.msg_namelen))
 }
 
 /// Tells level, kind and data of each word that the kernel wrote beside a message; the data may lie unaligned.

@@ -15,6 +15,7 @@ use crate::{
         account::{self, Local},
         control::{self, Control},
         drive::{Bounds, Drive, Ended},
+        latency::Probing,
         running::Running,
         socket::{self, End},
         stream::Stream,
@@ -53,6 +54,8 @@ pub struct ClientOptions {
     pub phase_timeout: Duration,
     /// The test fails when no data has moved for so long.
     pub idle_timeout: Option<Duration>,
+    /// The round-trip time of small datagrams beside a TCP test's data is wanted, where the server is a longfat.
+    pub latency: bool,
     /// For servers that want to know who tests.
     pub credentials: Option<Credentials>,
     /// The kernel's name of the congestion control here, where it is another than `spec.congestion`.
@@ -121,6 +124,8 @@ fn conduct(
         Error::Closed { .. } => Error::Unwanted,
         other => other,
     })?;
+    // Before the streams, so that the way is idle.
+    let probing = if options.latency { begin_probing(options, &control, cookie, observer)? } else { None };
     let streams = connect_streams(options, &spec, control.peer()?, &cookie, observer)?;
     let mut running = Running::prepare(streams, &spec, &options.pin)?;
     control.expect(State::TestStart, phase)?;
@@ -133,8 +138,9 @@ fn conduct(
     let mut drive = Drive::new(&mut running, &control, &spec, bounds, observer, stop);
     let ended = drive.run();
     let (end, looks) = (drive.now(), drive.running.look());
-    let Drive { tally, intervals, .. } = drive;
+    let Drive { tally, intervals, begin, .. } = drive;
     running.end_sending();
+    probing.iter().for_each(Probing::stop);
     tested.report.intervals = intervals;
     match ended {
         Ok(Ended::Done) => control.send_state(State::TestEnd, phase)?,
@@ -155,6 +161,8 @@ fn conduct(
     control.send_json(&account::results(&local, running.streams()), phase)?;
     let mut remote: Results = control.read_json("server's results", RESULTS_LIMIT, phase)?;
     control.expect(State::DisplayResults, phase)?;
+    // The server answers until it is told that all is done.
+    tested.report.latency = probing.map(|probing| probing.end(begin));
     control.send_state(State::IperfDone, phase)?;
     tested.peer_samples = remote.longfat_samples.take().map(Samples::rows).unwrap_or_default();
     tested.report.end = Some(account::end(Role::Client, &spec, &local, running.streams(), remote)?);
@@ -180,6 +188,23 @@ fn connect(options: &ClientOptions) -> Result<TcpStream, Error> {
         }
     }
     Err(failed.unwrap_or_else(|| no_address("it has none of the version asked for".into())))
+}
+
+/// `None`, and the user told, where nobody answers.
+fn begin_probing(
+    options: &ClientOptions,
+    control: &Control<'_>,
+    cookie: Cookie,
+    observer: &mut dyn Observer,
+) -> Result<Option<Probing>, Error> {
+    let from = options.bind.map(|ip| SocketAddr::new(ip, 0));
+    let probing = Probing::begin(control.peer()?, from, options.device.as_deref(), cookie)?;
+    if probing.is_none() {
+        observer.note(
+            "nobody answers latency probes: the server is no longfat, or UDP does not get through to its port",
+        );
+    }
+    Ok(probing)
 }
 
 fn params(options: &ClientOptions, spec: &TestSpec, observer: &dyn Observer) -> Result<Params, Error> {
@@ -261,6 +286,7 @@ impl ClientOptions {
             queue_timeout: Duration::from_secs(600),
             phase_timeout: Duration::from_secs(30),
             idle_timeout: Some(Duration::from_secs(120)),
+            latency: false,
             credentials: None,
             congestion: None,
             fit_block: false,

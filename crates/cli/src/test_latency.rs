@@ -23,7 +23,12 @@ pub fn rows(latency: &Latency) -> (Vec<FlowSample>, Vec<Event>) {
                 ..FlowSample::default()
             }),
             None => {
-                events.push(Event { time_us, subject: FLOW.into(), kind: EventKind::PingLost, value: number });
+                events.push(Event {
+                    time_us,
+                    subject: FLOW.into(),
+                    kind: EventKind::PingLost,
+                    value: number,
+                });
             }
         }
     }
@@ -112,7 +117,10 @@ mod tests {
         assert_eq!(text(&latency()), expected);
         let json = json(&latency());
         assert_eq!((&json["idle"]["sent"], &json["loaded"]["lost"]), (&json!(2), &json!(1)));
-        assert_eq!((&json["loaded"]["min_us"], &json["loaded"]["max_us"]), (&json!(10_000.0), &json!(30_000.0)));
+        assert_eq!(
+            (&json["loaded"]["min_us"], &json["loaded"]["max_us"]),
+            (&json!(10_000.0), &json!(30_000.0))
+        );
     }
 
     #[test]
@@ -126,6 +134,9 @@ mod tests {
     fn the_record_has_a_ping_flow() {
         let (rows, events) = rows(&latency());
         assert_eq!(rows.iter().map(|row| row.srtt_us.unwrap()).collect::<Vec<_>>(), [10_000, 30_000, 20_000]);
-        assert_eq!(events.iter().map(|event| (event.time_us, event.value)).collect::<Vec<_>>(), [(50_000, 2)]);
+        assert_eq!(
+            events.iter().map(|event| (event.time_us, event.value)).collect::<Vec<_>>(),
+            [(50_000, 2)]
+        );
     }
 }

@@ -180,6 +180,7 @@ fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String
         send_buffer: buffer(sends, "net.ipv4.tcp_wmem"),
         receive_buffer: buffer(!sends, "net.ipv4.tcp_rmem"),
         pacing_bps: rate.map(units::BitRate::as_f64),
+        unknown_path: true,
         ..FlowContext::default()
     }
 }

@@ -223,7 +223,8 @@ fn receive(
     which: i32,
 ) -> io::Result<(usize, Option<Duration>)> {
     // SAFETY: no name is asked for.
-    let (bytes, stamp, _) = unsafe { receive_named(socket, buffer, flags, which, (std::ptr::null_mut(), 0))? };
+    let (bytes, stamp, _) =
+        unsafe { receive_named(socket, buffer, flags, which, (std::ptr::null_mut(), 0))? };
     Ok((bytes, stamp))
 }
 

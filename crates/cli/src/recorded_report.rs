@@ -130,6 +130,8 @@ fn start(run: &Run, streams: &[Stream<'_>], interval: Duration) -> Start {
             congestion: None,
             tos: 0,
             flow_label: None,
+            repeating_payload: false,
+            server_affinity: None,
             zerocopy: false,
             skip_rx_copy: false,
             dont_fragment: false,

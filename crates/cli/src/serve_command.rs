@@ -62,6 +62,9 @@ pub struct ServeArgs {
     /// A test ends when no data has moved for so long, in milliseconds or as in 2s
     #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, default_value = "120000", help_heading = "Clients")]
     rcv_timeout: Duration,
+    /// A test ends when what was sent is not acknowledged for so long, in milliseconds or as in 2s
+    #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, help_heading = "Clients")]
+    snd_timeout: Option<Duration>,
     /// The most that a test's streams may make together, averaged over SECONDS (5)
     #[arg(long, value_name = "RATE[/SECONDS]", value_parser = rate_limit, help_heading = "Clients")]
     server_bitrate_limit: Option<(BitRate, Duration)>,
@@ -95,7 +98,14 @@ pub struct ServeArgs {
     #[arg(short = 'J', long, help_heading = "Reports")]
     iperf3_json: bool,
     /// Processors that streams are pinned to, in turn, as in 2,3
-    #[arg(short = 'A', long, value_name = "CPU", value_delimiter = ',', help_heading = "Clients")]
+    #[arg(
+        short = 'A',
+        long,
+        visible_alias = "pin",
+        value_name = "CPU,CPU...",
+        value_delimiter = ',',
+        help_heading = "Clients"
+    )]
     affinity: Vec<usize>,
 }
 
@@ -148,6 +158,7 @@ impl ServeArgs {
             max_duration: self.server_max_duration,
             authority,
             interval: self.interval,
+            send_timeout: self.snd_timeout,
             pin: self.affinity.clone(),
         })
     }

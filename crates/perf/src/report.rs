@@ -89,6 +89,10 @@ pub struct TestSpec {
     pub skip_rx_copy: bool,
     /// Datagrams may not be fragmented.
     pub dont_fragment: bool,
+    /// What is sent is digits over and over instead of noise.
+    pub repeating_payload: bool,
+    /// The processor that the server's streams are pinned to.
+    pub server_affinity: Option<u32>,
     /// Datagram numbers of 64 bits.
     pub udp_counters_64bit: bool,
     /// The client wants the server's report.

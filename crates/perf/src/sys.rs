@@ -5,6 +5,7 @@ use std::{
     fs::File,
     io::{self, Write},
     mem,
+    net::Ipv6Addr,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd},
     time::Duration,
 };
@@ -111,6 +112,42 @@ pub(crate) fn pin_thread(cpu: usize) -> io::Result<()> {
         libc::sched_setaffinity(0, mem::size_of::<libc::cpu_set_t>(), &raw const set)
     };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether this thread may run on a processor.
+pub(crate) fn may_run_on(cpu: usize) -> bool {
+    // SAFETY: an all-zero set is an empty one to be written to; `CPU_ISSET` takes numbers within its size alone.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        let known = libc::sched_getaffinity(0, mem::size_of::<libc::cpu_set_t>(), &raw mut set) == 0;
+        known && cpu < libc::CPU_SETSIZE as usize && libc::CPU_ISSET(cpu, &set)
+    }
+}
+
+/// What IPV6_FLOWLABEL_MGR is asked (struct in6_flowlabel_req of linux/in6.h).
+#[repr(C)]
+struct FlowLabelRequest {
+    to: [u8; 16],
+    /// Big-endian.
+    label: u32,
+    action: u8,
+    share: u8,
+    flags: u16,
+    expires: u16,
+    linger: u16,
+    _pad: u32,
+}
+
+/// Leases an IPv6 flow label for what `socket` sends to `to`, and has what it is told at connecting sent.
+pub(crate) fn lease_flow_label(socket: &Socket, to: Ipv6Addr, label: u32) -> io::Result<()> {
+    /// IPV6_FL_A_GET, IPV6_FL_S_ANY and IPV6_FL_F_CREATE.
+    const GET: (u8, u8, u16) = (0, 255, 1);
+    let (action, share, flags) = GET;
+    let label = label.to_be();
+    let to = to.octets();
+    let request = FlowLabelRequest { to, label, action, share, flags, expires: 0, linger: 0, _pad: 0 };
+    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_FLOWLABEL_MGR, request)?;
+    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_FLOWINFO_SEND, 1i32)
 }
 
 /// Bytes that were received and not yet read.

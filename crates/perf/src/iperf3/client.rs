@@ -62,6 +62,8 @@ pub struct ClientOptions {
     pub congestion: Option<String>,
     /// The size of blocks is what fits the path, not that of `spec`.
     pub fit_block: bool,
+    /// Data that the server has not acknowledged for so long ends the test (TCP_USER_TIMEOUT); `None`: as the system has it.
+    pub send_timeout: Option<Duration>,
     /// Processors that stream threads are pinned to, in turn; none: wherever the kernel likes.
     pub pin: Vec<usize>,
     /// The test.
@@ -239,6 +241,10 @@ fn connect_streams(
         if number == 0 {
             notes.iter().for_each(|note| observer.note(note));
         }
+        if let Some(timeout) = options.send_timeout {
+            socket::set_send_timeout(&socket, timeout, spec.protocol)?;
+        }
+        let to = socket::labelled(&socket, to, spec.flow_label)?;
         socket
             .connect_timeout(&to.into(), options.connect_timeout)
             .attempted(|| format!("cannot connect stream {} to {to}", number + 1))?;
@@ -290,6 +296,7 @@ impl ClientOptions {
             credentials: None,
             congestion: None,
             fit_block: false,
+            send_timeout: None,
             pin: Vec::new(),
             spec,
         }

@@ -52,6 +52,8 @@ fn specs() -> impl Strategy<Value = TestSpec> {
                 congestion: None,
                 tos,
                 flow_label: None,
+                repeating_payload: false,
+                server_affinity: None,
                 zerocopy: false,
                 skip_rx_copy: false,
                 dont_fragment: false,
@@ -189,6 +191,7 @@ fn build(spec: TestSpec, client: bool, intervals: usize, figures: &[(f64, u64, i
             receiver_congestion: tcp.then(|| "bbr".into()),
             server_output: None,
         }),
+        latency: None,
         error: None,
     }
 }

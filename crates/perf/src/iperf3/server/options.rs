@@ -45,6 +45,8 @@ pub struct ServerOptions {
     pub authority: Option<Authority>,
     /// Between two reports.
     pub interval: Duration,
+    /// Data that a client has not acknowledged for so long ends its test (TCP_USER_TIMEOUT); `None`: as the system has it.
+    pub send_timeout: Option<Duration>,
     /// Processors that stream threads are pinned to, in turn.
     pub pin: Vec<usize>,
 }
@@ -67,6 +69,7 @@ impl Default for ServerOptions {
             max_duration: None,
             authority: None,
             interval: Duration::from_secs(1),
+            send_timeout: None,
             pin: Vec::new(),
         }
     }

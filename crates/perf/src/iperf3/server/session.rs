@@ -146,7 +146,8 @@ impl Session<'_> {
         self.wants_datagrams.store(false, Ordering::Release);
         // Whoever comes now with this cookie is turned away.
         drop(arrivals);
-        let mut running = Running::prepare(streams, &spec, &self.options.pin)?;
+        let pin = self.pin(&spec, &mut observer);
+        let mut running = Running::prepare(streams, &spec, &pin)?;
         let start = self.start(control, &spec, &running)?;
         control.send_state(State::TestStart, phase)?;
         control.send_state(State::TestRunning, phase)?;
@@ -250,6 +251,9 @@ impl Session<'_> {
             if number == 0 {
                 notes.iter().for_each(|note| observer.note(note));
             }
+            if let Some(timeout) = self.options.send_timeout {
+                socket::set_send_timeout(&arrival.socket, timeout, spec.protocol)?;
+            }
             arrival.socket.set_nonblocking(false).attempted(|| "cannot set up a stream".into())?;
             streams.push(Stream::new(
                 number,
@@ -259,6 +263,19 @@ impl Session<'_> {
             ));
         }
         Ok(streams)
+    }
+
+    /// The processors that the streams are pinned to: the one that the client asks for, if there is such a one.
+    fn pin(&self, spec: &TestSpec, observer: &mut dyn Observer) -> Vec<usize> {
+        let Some(asked) = spec.server_affinity.map(|cpu| cpu as usize) else {
+            return self.options.pin.clone();
+        };
+        if sys::may_run_on(asked) {
+            return vec![asked];
+        }
+        observer
+            .note(&format!("the client asks for processor {asked}, which there is none of for this server"));
+        self.options.pin.clone()
     }
 
     fn start(&self, control: &Control<'_>, spec: &TestSpec, running: &Running) -> Result<Start, Error> {

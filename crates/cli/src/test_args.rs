@@ -1,10 +1,14 @@
 //! The options of `longfat test`: iperf3's names as they are, and ours beside them, checked and made into a client's options.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use perf::{
-    iperf3::{ClientOptions, Credentials, IpVersion, Padding, wire},
+    iperf3::{ClientOptions, Credentials, IpVersion, Padding, Token, wire},
     iperf3_json::RateUnit,
     report::{Amount, Direction, Protocol, TestSpec},
 };
@@ -146,6 +150,9 @@ pub struct TestArgs {
     /// The test fails when what was sent is not acknowledged for so long, in milliseconds or as in 2s
     #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, help_heading = "Connection")]
     snd_timeout: Option<Duration>,
+    /// The secret of a longfat that serves only those who know it
+    #[arg(long, value_name = "FILE", conflicts_with = "username", help_heading = "Connection")]
+    token: Option<PathBuf>,
     /// User name at the server; the password is in IPERF3_PASSWORD
     #[arg(long, value_name = "NAME", requires = "rsa_public_key_path", help_heading = "Connection")]
     username: Option<String>,
@@ -191,6 +198,11 @@ pub struct TestArgs {
     pub sample: Duration,
 }
 
+/// The token of a file.
+pub fn token(path: &Path) -> anyhow::Result<Token> {
+    Ok(Token::read(path).map_err(|error| Exit::BadInput(error.to_string()))?)
+}
+
 impl TestArgs {
     /// Ends by itself when the goodput is known.
     pub fn is_auto(&self) -> bool {
@@ -224,6 +236,7 @@ impl TestArgs {
             idle_timeout: Some(self.rcv_timeout),
             latency: self.latency,
             credentials: self.credentials()?,
+            token: self.token.as_deref().map(token).transpose()?,
             send_timeout: self.snd_timeout,
             pin: self.affinity.map_or(self.pin.clone(), |(here, _)| vec![here]),
             fit_block: self.udp && self.length.is_none(),

@@ -19,6 +19,7 @@ use crate::{
         running::Running,
         socket::{self, End},
         stream::Stream,
+        token::{Seal, Token},
         udp_stream,
         wire::{self, Cookie, Params, Results, Samples, State},
     },
@@ -58,6 +59,8 @@ pub struct ClientOptions {
     pub latency: bool,
     /// For servers that want to know who tests.
     pub credentials: Option<Credentials>,
+    /// For a longfat that serves only those who know it.
+    pub token: Option<Token>,
     /// The kernel's name of the congestion control here, where it is another than `spec.congestion`.
     pub congestion: Option<String>,
     /// The size of blocks is what fits the path, not that of `spec`.
@@ -116,6 +119,9 @@ fn conduct(
         observer.note("the server has other tests to do first; waiting for our turn");
     }
     control.expect(State::ParamExchange, options.queue_timeout)?;
+    if let Some(token) = &options.token {
+        control.seal(Seal::new(token.clone(), cookie, Role::Client));
+    }
     let mut spec = options.spec.clone();
     if options.fit_block {
         spec.block = wire::default_block(spec.protocol, control.mss());
@@ -215,6 +221,7 @@ fn params(options: &ClientOptions, spec: &TestSpec, observer: &dyn Observer) -> 
         options.credentials.as_ref().map(|credentials| credentials.token(now.as_secs())).transpose()?;
     Ok(Params {
         authtoken: token,
+        longfat_time_s: if options.token.is_some() { now.as_secs() } else { 0 },
         client_version: Some(account::version()),
         longfat_sample_us: observer.sample_interval().map_or(0, |every| every.as_micros() as u64),
         ..Params::of(spec)
@@ -294,6 +301,7 @@ impl ClientOptions {
             idle_timeout: Some(Duration::from_secs(120)),
             latency: false,
             credentials: None,
+            token: None,
             congestion: None,
             fit_block: false,
             send_timeout: None,

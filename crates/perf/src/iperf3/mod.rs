@@ -30,6 +30,7 @@ mod shared;
 mod socket;
 mod stream;
 mod tally;
+mod token;
 mod udp_stream;
 pub mod wire;
 
@@ -39,3 +40,4 @@ pub use error::Error;
 pub use looks::Looks;
 pub use observer::{Observer, flow_name};
 pub use server::{Server, ServerObserver, ServerOptions};
+pub use token::{Token, TokenGate};

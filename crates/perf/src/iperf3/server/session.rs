@@ -18,11 +18,13 @@ use crate::{
     iperf3::{
         Error, Observer,
         account::{self, Local},
+        auth::AuthError,
         control::Control,
         drive::{Bounds, Drive, Ended},
         running::Running,
         socket::{self, End},
         stream::Stream,
+        token::Seal,
         udp_stream,
         wire::{Code, Cookie, PARAMS_LIMIT, Params, Results, State},
     },
@@ -133,6 +135,9 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         let phase = self.options.phase_timeout;
         control.send_state(State::ParamExchange, phase)?;
+        if let Some(gate) = &self.options.gate {
+            control.seal(Seal::new(gate.token().clone(), self.cookie, Role::Server));
+        }
         let params: Params = control.read_json("parameters", PARAMS_LIMIT, phase)?;
         self.authenticate(&params)?;
         let spec = TestSpec { interval: self.options.interval, ..params.spec()? };
@@ -182,8 +187,13 @@ impl Session<'_> {
     }
 
     fn authenticate(&self, params: &Params) -> Result<(), Error> {
-        let Some(authority) = &self.options.authority else { return Ok(()) };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if let Some(gate) = &self.options.gate {
+            gate.admit(&self.cookie, params.longfat_time_s, now.as_secs())?;
+        } else if params.longfat_sealed.is_some() {
+            return Err(AuthError::Refused("the client has a token, and this server none").into());
+        }
+        let Some(authority) = &self.options.authority else { return Ok(()) };
         let user = authority.check(params.authtoken.as_deref(), now.as_secs())?;
         self.observers.note(&format!("{} tests as {user}", self.peer));
         Ok(())

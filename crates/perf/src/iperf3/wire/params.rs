@@ -114,6 +114,12 @@ pub struct Params {
     /// Ours alone: the client wants the samples of the server's sockets with its results, this far apart, microseconds.
     #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
     pub(crate) longfat_sample_us: u64,
+    /// Ours alone, under seal: the client's time, seconds since 1970.
+    #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
+    pub(crate) longfat_time_s: u64,
+    /// Set where a client seals what it asks for and the server does not look for that.
+    #[serde(skip_serializing)]
+    pub(crate) longfat_sealed: Option<String>,
 }
 
 fn is_false(value: &bool) -> bool {

@@ -229,6 +229,8 @@ pub struct Account {
 pub struct TcpSummary {
     /// Segments sent again; `None` where the kernel does not tell.
     pub retransmits: Option<u64>,
+    /// Reordering events seen.
+    pub reorder: u64,
     /// Largest congestion window, bytes.
     pub max_snd_cwnd_bytes: u64,
     /// Largest window of the peer, bytes.

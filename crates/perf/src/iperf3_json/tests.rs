@@ -157,6 +157,7 @@ fn build(spec: TestSpec, client: bool, intervals: usize, figures: &[(f64, u64, i
                 tcp: tcp.then_some(TcpSummary {
                     retransmits: (lost % 2 == 0).then_some(lost as u64),
                     max_snd_cwnd_bytes: bytes,
+                    reorder: 2,
                     max_snd_wnd_bytes: bytes / 2,
                     max_rtt_us: 3,
                     min_rtt_us: 1,

@@ -30,6 +30,7 @@ mod measured_record;
 mod model_engine;
 mod open;
 mod output;
+mod presets;
 mod progress;
 mod published;
 mod recorded_report;

@@ -118,6 +118,8 @@ fn spec(test: &PathTest) -> TestSpec {
         zerocopy: false,
         skip_rx_copy: false,
         dont_fragment: test.protocol == Protocol::Udp,
+        repeating_payload: false,
+        server_affinity: None,
         udp_counters_64bit: true,
         most_late: test.is_even.then_some(MOST_LATE),
         get_server_output: false,

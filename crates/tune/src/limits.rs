@@ -203,7 +203,7 @@ impl Observed {
         }
         match self.capacity.as_ref().filter(|capacity| !capacity.at_least) {
             Some(capacity) => self.got() >= WHOLE * capacity.goodput_bps,
-            None => self.verdict() == Some(Cause::PathRate),
+            None => self.verdict() == Some(Cause::PathRate) && !is_busy(self.receiver_busy),
         }
     }
 }

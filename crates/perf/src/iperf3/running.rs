@@ -147,9 +147,7 @@ impl Running {
         let system = (self.used.1 + own.1).as_secs_f64() / wall * 100.0;
         Cpu { total: user + system, user, system }
     }
-}
 
-impl Running {
     /// How much of `wall` the busiest thread ran or waited for a processor, once they have ended.
     pub(crate) fn busy(&self, wall: Duration) -> Option<f64> {
         Some((self.busiest?.as_secs_f64() / wall.as_secs_f64().max(1e-6)).min(1.0))

@@ -31,8 +31,8 @@ const RESERVE: f64 = 1.2;
 const OVERHEAD: u32 = 38;
 /// IPv4 and TCP with timestamps.
 const HEADERS: u32 = 52;
-/// IPv4 and UDP.
-const DATAGRAM_HEADERS: u32 = 28;
+/// UDP over IPv4 and over IPv6.
+const DATAGRAM_HEADERS: (u32, u32) = (28, 48);
 const MTU: u32 = 1500;
 
 /// Whom to diagnose the path to.
@@ -106,6 +106,9 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
 }
 
 fn diagnose(args: &DiagnoseArgs, tests: &mut Tests) -> anyhow::Result<Diagnosis> {
+    if [args.rate, args.max_rate].contains(&Some(BitRate(0))) {
+        return Err(Exit::BadInput("a rate is above zero".into()).into());
+    }
     let address = path_facts::address(&args.host)?;
     let sender = tune::inspect();
     let device = tune::device_towards(&sender, address);
@@ -116,7 +119,8 @@ fn diagnose(args: &DiagnoseArgs, tests: &mut Tests) -> anyhow::Result<Diagnosis>
     let (rtt, mtu) = round_trip_and_mtu(args, address, device_mtu)?;
 
     let mut capacity = None;
-    let payload = mtu.passes.unwrap_or(MTU).min(device_mtu) - DATAGRAM_HEADERS;
+    let headers = if address.is_ipv4() { DATAGRAM_HEADERS.0 } else { DATAGRAM_HEADERS.1 };
+    let payload = mtu.passes.unwrap_or(MTU).min(device_mtu) - headers;
     if !args.no_datagrams {
         let max_rate = args.max_rate.unwrap_or_else(|| {
             expected.as_ref().map_or(MAX_RATE, |(goodput, _)| BitRate(three_digits(goodput * OVER)))
@@ -222,8 +226,7 @@ fn tune(args: &DiagnoseArgs, found: &Diagnosis, tests: &mut Tests) -> anyhow::Re
     if advice.changes().next().is_none() {
         return Ok(None);
     }
-    let journal =
-        tune_command::set(&Roots::of_this_host(args.live)?, &advice, &tune_command::purpose(&goal))?;
+    let journal = tune_command::set(&Roots::to_apply(args.live)?, &advice, &tune_command::purpose(&goal))?;
     tell(&format!("tuned; TCP again, for {} s", args.time.as_secs_f64()));
     let done = tcp(args, tests, seen.capacity.as_ref())?;
     let again = Observed {

@@ -28,8 +28,10 @@ const HALF: f64 = 0.5;
 const LOSS_TIME: Duration = Duration::from_millis(2500);
 /// The rate is what arrived after this share of the time, when the queue on the way is full.
 const SETTLED: f64 = 0.4;
-/// TCP's payload over that of a datagram of the same packet (RFC 7323's timestamps against UDP's header).
-const TCP_SHARE: f64 = (1500.0 - 52.0) / (1500.0 - 28.0);
+/// What TCP's header with timestamps (RFC 7323) has more than UDP's, bytes.
+const TCP_MORE: f64 = 24.0;
+/// Slower no burst is: to the protocol a rate of zero is none.
+const LEAST: f64 = 10_000.0;
 
 /// One burst.
 struct Burst {
@@ -67,7 +69,7 @@ pub fn find(
     let most = bursts.iter().max_by(|a, b| a.arrived_bps.total_cmp(&b.arrived_bps));
     let busy = bursts.iter().any(|burst| burst.receiver_was_busy);
     let capacity = most.filter(|most| most.arrived_bps > 0.0).map(|most| Capacity {
-        goodput_bps: most.arrived_bps * TCP_SHARE,
+        goodput_bps: most.arrived_bps * tcp_share(payload),
         at_least: busy || !most.is_overload(),
         how: match (busy, most.is_overload()) {
             (true, _) => format!("{} came, and the receiver had no time for more", rounded(most.arrived_bps)),
@@ -82,9 +84,14 @@ pub fn find(
 
 /// Sends datagrams evenly at half of what the path carries: those that are lost then are not lost for want of room.
 pub fn losses(tests: &mut Tests, capacity: &Capacity, payload: u32) -> anyhow::Result<Datagrams> {
-    let rate = BitRate((HALF * capacity.goodput_bps / TCP_SHARE) as u64);
+    let rate = BitRate((HALF * capacity.goodput_bps / tcp_share(payload)).max(LEAST) as u64);
     let burst = burst(tests, rate, payload, LOSS_TIME, true)?.filter(|burst| !burst.receiver_was_busy);
     Ok(burst.map_or(Datagrams::default(), |burst| Datagrams { sent: burst.sent, lost: burst.lost }))
+}
+
+/// TCP's payload over that of a datagram of the same packet.
+fn tcp_share(payload: u32) -> f64 {
+    1.0 - TCP_MORE / f64::from(payload.max(2 * TCP_MORE as u32))
 }
 
 impl Burst {

@@ -76,20 +76,19 @@ impl From<ExportFormat> for Format {
 
 /// Does what was asked for; without an action it shows the host, and the advice where a path is given.
 pub fn run(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
-    let roots = Roots::of_this_host(args.live)?;
     if args.revert {
-        return revert(&roots, json);
+        return revert(&Roots::applied()?, json);
     }
     let facts = tune::inspect();
     let goal = goal(args, &facts)?;
     let Some(goal) = goal else {
         return match (args.check, args.plan || args.apply || args.export.is_some()) {
-            (true, _) => check_applied(&roots, json),
+            (true, _) => check_applied(&Roots::applied()?, json),
             (_, true) => Err(Exit::BadInput("say for which path: --rate and --rtt, or --host".into()).into()),
-            _ if json => {
-                output::json(&json!({ "schema": SCHEMA, "host": facts, "applied": Journal::read(&roots)? }))
-            }
-            _ => output::text(&tune_text::host(&facts, Journal::read(&roots)?.as_ref())),
+            _ if json => output::json(
+                &json!({ "schema": SCHEMA, "host": facts, "applied": Journal::read(&Roots::applied()?)? }),
+            ),
+            _ => output::text(&tune_text::host(&facts, Journal::read(&Roots::applied()?)?.as_ref())),
         };
     };
     let advice = advise(&facts, &goal)?;
@@ -105,16 +104,16 @@ pub fn run(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
         };
     }
     if args.apply {
-        return apply(&roots, &advice, &purpose, json);
+        return apply(&Roots::to_apply(args.live)?, &advice, &purpose, json);
     }
     if json {
         return output::json(&document(&advice, &goal, if args.plan { None } else { Some(&facts) }));
     }
     output::text(&match args.plan {
-        true => tune_text::plan(&advice, &roots, &Wanted::of(&advice, &purpose)),
+        true => tune_text::plan(&advice, &Roots::to_apply(args.live)?, &Wanted::of(&advice, &purpose)),
         false => format!(
             "{}\n\n{}",
-            tune_text::host(&facts, Journal::read(&roots)?.as_ref()),
+            tune_text::host(&facts, Journal::read(&Roots::applied()?)?.as_ref()),
             tune_text::advice(&advice, &purpose)
         ),
     })

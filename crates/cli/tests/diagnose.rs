@@ -146,6 +146,8 @@ fn a_host_that_does_not_answer_is_an_error_soon() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let ran = place.run(&["diagnose", "127.0.0.1", "--port", &port, "--json"]);
     assert!(ran.code == 1 && ran.stderr.contains("127.0.0.1"), "{ran:?}");
+    let zero = place.run(&["diagnose", "127.0.0.1", "--max-rate", "0mbit"]);
+    assert!(zero.code == 2 && zero.stderr.contains("above zero"), "{zero:?}");
     let unknown = place.run(&["diagnose", "no-such-host.invalid"]);
     assert!(unknown.code == 2 && unknown.stderr.contains("no-such-host.invalid"), "{unknown:?}");
 }

@@ -109,6 +109,10 @@ fn a_container_is_tuned_and_put_back_with_its_files() {
         {longfat} tune {path} --apply >&2
         cp /etc/sysctl.d/90-longfat.conf {dir}/written
         {longfat} tune --check
+        ! {longfat} tune {path} --apply --live --streams 1 --lower 2> {dir}/otherwise
+        {longfat} tune --revert >&2
+        {longfat} tune {path} --apply --live >&2
+        ls /etc/sysctl.d > {dir}/live
         {longfat} tune --revert >&2
         look > {dir}/after"#,
         dir = place.dir.path().display(),
@@ -119,5 +123,7 @@ fn a_container_is_tuned_and_put_back_with_its_files() {
     assert_eq!((ran.code, ran.stdout.trim()), (0, "OK: all settings are as applied"), "{ran:?}");
     let file = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
     assert!(file("written").contains("\nnet.ipv4.tcp_rmem = 4096 "), "{}", file("written"));
+    assert!(file("otherwise").contains("with a file"), "{}", file("otherwise"));
+    assert_eq!(file("live"), "99-own.conf\n");
     assert_eq!(file("before"), file("after"));
 }

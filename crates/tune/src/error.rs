@@ -52,9 +52,12 @@ pub enum Error {
     /// The journal is of another network namespace.
     #[error("what {0} tells of was set in another network namespace; run this there")]
     Elsewhere(PathBuf),
-    /// Live values and the file are journalled apart.
-    #[error("settings that were made without a file are still there; run longfat tune --revert first")]
-    LiveFirst,
+    /// Live values with and without a file are journalled apart, and would be put back in the wrong order.
+    #[error("what was set before was set with{} a file; run longfat tune --revert first", if *with_file { "" } else { "out" })]
+    SetOtherwise {
+        /// How it was.
+        with_file: bool,
+    },
 }
 
 impl Error {

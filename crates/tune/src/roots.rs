@@ -22,9 +22,29 @@ pub struct Roots {
 }
 
 impl Roots {
+    /// Those to apply settings with.
+    ///
+    /// # Errors
+    /// Where settings were applied the other way, with or without a file, and are still there.
+    pub fn to_apply(live: bool) -> Result<Roots, Error> {
+        let roots = Roots::of_this_host(live)?;
+        let with_file = roots.file.is_none();
+        let other = Roots::of_this_host(!live)?;
+        match other != roots && other.journal_path().exists() {
+            true => Err(Error::SetOtherwise { with_file }),
+            false => Ok(roots),
+        }
+    }
+
+    /// Those with which settings were applied.
+    pub fn applied() -> Result<Roots, Error> {
+        let (with_file, live) = (Roots::of_this_host(false)?, Roots::of_this_host(true)?);
+        Ok(if live.journal_path().exists() { live } else { with_file })
+    }
+
     /// Those of this machine. What is changed without a file (`live`, and always on a host of a lab) is journalled in /run,
     /// under the namespace's number, because it ends with the namespace or the machine.
-    pub fn of_this_host(live: bool) -> Result<Roots, Error> {
+    fn of_this_host(live: bool) -> Result<Roots, Error> {
         let proc_sys = PathBuf::from("/proc/sys");
         if live || is_lab_host() {
             let journal = format!("tune-{}.json", namespace()?);

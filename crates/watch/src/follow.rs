@@ -1,0 +1,353 @@
+//! Follows the connections that a filter means: finds them, looks at them, keeps what the last look at closed ones showed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use crate::{
+    Cookie, Diag, Error, Event, EventKind, Filter, Kernel, Look, Place, Process, Processes, Sample, State,
+    Tally, monotonic_ns,
+};
+
+/// With eBPF new connections are looked for so often; without it, at each look.
+const SEARCH_NS: u64 = 250_000_000;
+/// /proc is searched for owners of sockets no more often.
+const OWNERS_NS: u64 = 500_000_000;
+/// Of closed connections so many are kept, the latest.
+const CLOSED_MOST: usize = 10_000;
+/// Events of connections that are not known yet are kept so long.
+const UNDECIDED_NS: u64 = 2_000_000_000;
+
+/// A connection that is followed.
+#[derive(Debug, Clone)]
+pub struct Followed {
+    /// The name of its namespace; empty for this process's own.
+    pub place: String,
+    /// Its owner, where that may be known.
+    pub process: Option<Process>,
+    /// The latest look.
+    pub look: Look,
+    /// When it was, CLOCK_MONOTONIC, ns.
+    pub looked_ns: u64,
+    /// When the connection was first seen.
+    pub first_ns: u64,
+    /// When it was found gone.
+    pub closed_ns: Option<u64>,
+    /// Application bytes a second, in bits: sent and acknowledged, and received, between the two latest looks.
+    pub rates_bps: Option<(f64, f64)>,
+    /// What was counted since it is followed.
+    pub tally: Tally,
+}
+
+/// How connections are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tracing {
+    /// By sock_diag alone.
+    Never,
+    /// By eBPF where that is possible.
+    IfPossible,
+    /// With each event.
+    Events,
+    /// With each event, ACK and round trip.
+    PerAck,
+}
+
+/// The connections of some namespaces that a filter means.
+#[derive(Debug)]
+pub struct Watcher {
+    places: Vec<(Place, Diag)>,
+    filter: Filter,
+    kernel: Option<Kernel>,
+    /// Why there is no eBPF.
+    without: Option<String>,
+    per_event: bool,
+    processes: Processes,
+    owners_ns: Option<u64>,
+    searched_ns: Option<u64>,
+    known: HashMap<Cookie, bool>,
+    followed: BTreeMap<Cookie, Followed>,
+    closed: Vec<Cookie>,
+    events: Vec<Event>,
+    undecided: Vec<Event>,
+    looks: Vec<Look>,
+    samples: Vec<Sample>,
+}
+
+impl Watcher {
+    /// Begins to watch these namespaces.
+    ///
+    /// # Errors
+    /// Where a namespace may not be entered, or events are wanted and impossible ([`Error::Missing`]).
+    pub fn new(places: Vec<Place>, filter: Filter, tracing: Tracing) -> Result<Watcher, Error> {
+        let (kernel, without) = match tracing {
+            Tracing::Never => (None, None),
+            Tracing::IfPossible => match Kernel::load(&places, false, false) {
+                Ok(kernel) => (Some(kernel), None),
+                Err(error) => (None, Some(error.to_string())),
+            },
+            Tracing::Events => (Some(Kernel::load(&places, true, false)?), None),
+            Tracing::PerAck => (Some(Kernel::load(&places, true, true)?), None),
+        };
+        let open = |place: Place| {
+            let diag = place.run(Diag::open)?;
+            Ok((place, diag))
+        };
+        Ok(Watcher {
+            places: places.into_iter().map(open).collect::<Result<_, Error>>()?,
+            filter,
+            kernel,
+            without,
+            per_event: matches!(tracing, Tracing::Events | Tracing::PerAck),
+            processes: Processes::default(),
+            owners_ns: None,
+            searched_ns: None,
+            known: HashMap::new(),
+            followed: BTreeMap::new(),
+            closed: Vec::new(),
+            events: Vec::new(),
+            undecided: Vec::new(),
+            looks: Vec::new(),
+            samples: Vec::new(),
+        })
+    }
+
+    /// Why eBPF is not used though it was wanted where possible.
+    pub fn without_kernel(&self) -> Option<&str> {
+        self.without.as_deref()
+    }
+
+    /// Whether looks are eBPF's.
+    pub fn has_kernel(&self) -> bool {
+        self.kernel.is_some()
+    }
+
+    /// Whether each round trip is told.
+    pub fn tells_round_trips(&self) -> bool {
+        self.kernel.as_ref().is_some_and(Kernel::tells_round_trips)
+    }
+
+    /// Events that the kernel could not tell, because too many came at once.
+    pub fn lost_events(&self) -> u64 {
+        self.kernel.as_ref().map_or(0, Kernel::lost_events)
+    }
+
+    /// The connections that are followed, closed ones among them.
+    pub fn connections(&self) -> impl Iterator<Item = &Followed> {
+        self.followed.values()
+    }
+
+    /// The connection of this cookie.
+    pub fn connection(&self, cookie: Cookie) -> Option<&Followed> {
+        self.followed.get(&cookie)
+    }
+
+    /// The events since this was asked last, in order of time.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Looks at all connections.
+    ///
+    /// # Errors
+    /// Where the kernel does not answer.
+    pub fn look(&mut self) -> Result<(), Error> {
+        // What has happened comes before what is seen.
+        self.wait(Duration::ZERO)?;
+        let now = monotonic_ns();
+        let search = self.kernel.is_none() || self.searched_ns.is_none_or(|before| now - before >= SEARCH_NS);
+        if search {
+            self.search(now)?;
+        }
+        if let Some(kernel) = &mut self.kernel {
+            self.samples.clear();
+            kernel.look(&mut self.samples)?;
+            for sample in &self.samples {
+                if let Some(followed) = self.followed.get_mut(&sample.cookie) {
+                    followed.sample(sample);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for events, at most so long. Without tracing it only sleeps.
+    ///
+    /// # Errors
+    /// Where the kernel has no memory for a decision.
+    pub fn wait(&mut self, patience: Duration) -> Result<(), Error> {
+        let Some(kernel) = self.kernel.as_ref().filter(|_| self.per_event) else {
+            if !patience.is_zero() {
+                std::thread::sleep(patience);
+            }
+            return Ok(());
+        };
+        let mut fresh = Vec::new();
+        kernel.events(patience, &mut fresh);
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        // Each processor has its own place in the ring.
+        fresh.sort_by_key(|event| event.time_ns);
+        let unknown = fresh.iter().any(|event| !self.known.contains_key(&event.cookie) && is_news(event));
+        if unknown {
+            self.search(monotonic_ns())?;
+        }
+        for event in fresh {
+            self.take(event);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event) {
+        // Of a connection that has just gone there may be events still.
+        if let Some(followed) = self.followed.get_mut(&event.cookie) {
+            followed.tally.event(&event);
+            self.events.push(event);
+        } else if !self.known.contains_key(&event.cookie) {
+            self.undecided.push(event);
+        }
+    }
+
+    /// Finds connections that are new, and those that are gone.
+    fn search(&mut self, now: u64) -> Result<(), Error> {
+        self.searched_ns = Some(now);
+        let mut present = BTreeSet::new();
+        for at in 0..self.places.len() {
+            self.looks.clear();
+            self.places[at].1.dump(&mut self.looks)?;
+            let looks = std::mem::take(&mut self.looks);
+            let news = self.take_looks(at, now, &looks, &mut present)?;
+            self.looks = looks;
+            if let (true, Some(kernel)) = (news, &self.kernel) {
+                kernel.choose(&self.places[at].0)?;
+            }
+        }
+        self.close_all_but(&present, now);
+        let waiting = std::mem::take(&mut self.undecided);
+        for event in waiting.into_iter().filter(|event| now.saturating_sub(event.time_ns) < UNDECIDED_NS) {
+            self.take(event);
+        }
+        Ok(())
+    }
+
+    /// Takes the looks at one namespace in; whether any of a connection that is new and wanted was among them.
+    fn take_looks(
+        &mut self,
+        at: usize,
+        now: u64,
+        looks: &[Look],
+        present: &mut BTreeSet<Cookie>,
+    ) -> Result<bool, Error> {
+        let name = self.places[at].0.name().to_string();
+        let is_new =
+            |look: &Look, known: &HashMap<Cookie, bool>| look.inode != 0 && !known.contains_key(&look.cookie);
+        if looks.iter().any(|look| is_new(look, &self.known))
+            && self.owners_ns.is_none_or(|before| now - before >= OWNERS_NS)
+        {
+            self.processes.refresh();
+            self.owners_ns = Some(now);
+        }
+        let mut news = false;
+        for look in looks {
+            present.insert(look.cookie);
+            if let Some(followed) = self.followed.get_mut(&look.cookie) {
+                if followed.process.is_none() {
+                    followed.process = self.processes.of_inode(look.inode).cloned();
+                }
+                followed.look(look, now);
+                continue;
+            }
+            let process = self.processes.of_inode(look.inode);
+            let matches = self.filter.matches(look, process, &name);
+            // Its owner may become known, and its state and congestion control change: it is asked again.
+            let decided = matches || self.known.insert(look.cookie, false).is_none();
+            if let (true, Some(kernel)) = (decided, &self.kernel) {
+                kernel.decide(look.cookie, matches)?;
+            }
+            if matches {
+                news = true;
+                self.known.insert(look.cookie, true);
+                let traced = self.per_event;
+                let followed = Followed::new(name.clone(), process.cloned(), look.clone(), now, traced);
+                self.followed.insert(look.cookie, followed);
+            }
+        }
+        Ok(news)
+    }
+
+    fn close_all_but(&mut self, present: &BTreeSet<Cookie>, now: u64) {
+        let gone: Vec<Cookie> =
+            self.known.keys().filter(|cookie| !present.contains(cookie)).copied().collect();
+        for cookie in gone {
+            self.known.remove(&cookie);
+            if let Some(kernel) = &self.kernel {
+                kernel.forget(cookie);
+            }
+            if let Some(followed) = self.followed.get_mut(&cookie) {
+                followed.closed_ns = Some(now);
+                followed.look.state = State::CLOSED;
+                followed.rates_bps = None;
+                self.closed.push(cookie);
+            }
+        }
+        if self.closed.len() > CLOSED_MOST {
+            for cookie in self.closed.drain(..self.closed.len() - CLOSED_MOST) {
+                self.followed.remove(&cookie);
+            }
+        }
+    }
+}
+
+/// Events that only a connection that is wanted, or new, can have.
+fn is_news(event: &Event) -> bool {
+    !matches!(event.kind, EventKind::State { new: State::CLOSED, .. })
+}
+
+impl Followed {
+    fn new(place: String, process: Option<Process>, look: Look, now: u64, traced: bool) -> Self {
+        let mut tally = Tally::new(traced);
+        tally.look(now, &look.info);
+        Followed {
+            place,
+            process,
+            look,
+            looked_ns: now,
+            first_ns: now,
+            closed_ns: None,
+            rates_bps: None,
+            tally,
+        }
+    }
+
+    fn look(&mut self, look: &Look, now: u64) {
+        let before = std::mem::replace(&mut self.look, look.clone());
+        self.rate(&before, now);
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        // The one after a search sees what the search saw, and later.
+        let before = self.look.clone();
+        self.look.info = sample.info;
+        self.look.memory = sample.memory;
+        self.look.rqueue_bytes = sample.rqueue_bytes;
+        self.look.wqueue_bytes = sample.wqueue_bytes;
+        if let Some(state) = sample.info.state() {
+            self.look.state = State(state);
+        }
+        self.rate(&before, sample.time_ns);
+    }
+
+    fn rate(&mut self, before: &Look, now: u64) {
+        let span_s = now.saturating_sub(self.looked_ns) as f64 * 1e-9;
+        let rate =
+            |then: Option<u64>, now: Option<u64>| Some(now?.saturating_sub(then?) as f64 * 8.0 / span_s);
+        let sent = rate(before.info.bytes_acked(), self.look.info.bytes_acked());
+        let received = rate(before.info.bytes_received(), self.look.info.bytes_received());
+        if span_s > 0.0 {
+            self.rates_bps = sent.zip(received);
+        }
+        self.looked_ns = now;
+        self.tally.look(now, &self.look.info);
+    }
+}

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     bdp, cc_command, exit, export_command, import_command, lab_command, manual, records, reproduce, run,
-    scenario_command, serve_command, sweep_command, test_args, test_command,
+    scenario_command, serve_command, sweep_command, test_args, test_command, watch_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
@@ -49,6 +49,8 @@ enum Command {
     Test(Box<test_args::TestArgs>),
     /// Serve tests, of `longfat test` and of any iperf3 client
     Serve(Box<serve_command::ServeArgs>),
+    /// Watch live TCP connections: every variable, and what limits each
+    Watch(Box<watch_command::WatchArgs>),
     /// List the runs on record
     Ls(records::LsArgs),
     /// Show one run
@@ -91,6 +93,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Cc(command) => cc_command::run(command, cli.json),
         Command::Test(args) => test_command::run(args, &cli.runs, cli.json),
         Command::Serve(args) => serve_command::run(args, cli.json),
+        Command::Watch(args) => watch_command::run(args, &cli.runs, cli.json),
         Command::Ls(args) => records::ls(args, &cli.runs, cli.json),
         Command::Show(args) => records::show(args, &cli.runs, cli.json),
         Command::Compare(args) => records::compare(args, &cli.runs, cli.json),

@@ -19,6 +19,7 @@ mod filter;
 mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
+mod notice;
 mod place;
 mod process;
 mod row;
@@ -34,6 +35,7 @@ pub use diag::Diag;
 pub use error::Error;
 pub use filter::{Filter, FilterError};
 pub use follow::{Followed, Tracing, Watcher};
+pub use notice::notice;
 pub use place::Place;
 pub use process::{Process, Processes};
 pub use row::{fill_receiver, fill_sender};

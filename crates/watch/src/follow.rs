@@ -255,7 +255,10 @@ impl Watcher {
                 if followed.process.is_none() {
                     followed.process = self.processes.of_inode(look.inode).cloned();
                 }
-                followed.look(look, now);
+                match self.kernel {
+                    Some(_) => followed.meet(look),
+                    None => followed.look(look, now),
+                }
                 continue;
             }
             let process = self.processes.of_inode(look.inode);
@@ -320,14 +323,24 @@ impl Followed {
         }
     }
 
+    /// Takes in a look of sock_diag's.
     fn look(&mut self, look: &Look, now: u64) {
-        let before = std::mem::replace(&mut self.look, look.clone());
-        self.rate(&before, now);
+        let before = self.carried();
+        self.look = look.clone();
+        self.count(before, now);
     }
 
+    /// Takes in what eBPF does not tell.
+    fn meet(&mut self, look: &Look) {
+        self.look.congestion.clone_from(&look.congestion);
+        self.look.congestion_info = look.congestion_info;
+        self.look.tos = look.tos;
+        (self.look.uid, self.look.inode) = (look.uid, look.inode);
+    }
+
+    /// Takes in a look of eBPF's.
     fn sample(&mut self, sample: &Sample) {
-        // The one after a search sees what the search saw, and later.
-        let before = self.look.clone();
+        let before = self.carried();
         self.look.info = sample.info;
         self.look.memory = sample.memory;
         self.look.rqueue_bytes = sample.rqueue_bytes;
@@ -335,17 +348,23 @@ impl Followed {
         if let Some(state) = sample.info.state() {
             self.look.state = State(state);
         }
-        self.rate(&before, sample.time_ns);
+        // The first comes right after it was found: that is no time to have a rate over.
+        let before = if self.tally.looks > 1 { before } else { (None, None) };
+        self.count(before, sample.time_ns);
     }
 
-    fn rate(&mut self, before: &Look, now: u64) {
+    /// Bytes acknowledged and received so far.
+    fn carried(&self) -> (Option<u64>, Option<u64>) {
+        (self.look.info.bytes_acked(), self.look.info.bytes_received())
+    }
+
+    fn count(&mut self, before: (Option<u64>, Option<u64>), now: u64) {
         let span_s = now.saturating_sub(self.looked_ns) as f64 * 1e-9;
         let rate =
             |then: Option<u64>, now: Option<u64>| Some(now?.saturating_sub(then?) as f64 * 8.0 / span_s);
-        let sent = rate(before.info.bytes_acked(), self.look.info.bytes_acked());
-        let received = rate(before.info.bytes_received(), self.look.info.bytes_received());
+        let (acked, received) = self.carried();
         if span_s > 0.0 {
-            self.rates_bps = sent.zip(received);
+            self.rates_bps = rate(before.0, acked).zip(rate(before.1, received));
         }
         self.looked_ns = now;
         self.tally.look(now, &self.look.info);

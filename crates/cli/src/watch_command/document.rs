@@ -71,7 +71,8 @@ fn ratio(info: &TcpInfo) -> Option<f64> {
 }
 
 fn of_info(info: &TcpInfo) -> Value {
-    let mut value: Map<String, Value> = info.fields().map(|(name, value)| (name.into(), json!(value))).collect();
+    let mut value: Map<String, Value> =
+        info.fields().map(|(name, value)| (name.into(), json!(value))).collect();
     if let Some((snd, rcv)) = info.wscales() {
         value.insert("snd_wscale".into(), json!(snd));
         value.insert("rcv_wscale".into(), json!(rcv));

@@ -50,7 +50,13 @@ fn line(connection: &Followed, trails: &BTreeMap<Cookie, Trail>) -> String {
     if let Some(process) = &connection.process {
         let _ = write!(text, "  {}/{}", process.name, process.pid);
     }
-    let _ = write!(text, "  {}  out {}  in {}", connection.look.state, number::rate(sent), number::rate(received));
+    let _ = write!(
+        text,
+        "  {}  out {}  in {}",
+        connection.look.state,
+        number::rate(sent),
+        number::rate(received)
+    );
     if let Some(cwnd) = info.snd_cwnd() {
         let _ = write!(text, "  cwnd {cwnd}");
     }

@@ -114,7 +114,8 @@ pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     if args.once {
         return once(&mut watcher, interval, args, json, &stop);
     }
-    let form = match (json, args.lines || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal()) {
+    let form = match (json, args.lines || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal())
+    {
         (true, _) => Form::Json,
         (_, true) => Form::Lines,
         _ => Form::Screen(Box::new(Screen::open(&text, interval)?)),
@@ -123,6 +124,7 @@ pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
         exporter: args.prometheus.map(|port| Exporter::open(args.prometheus_bind, port)).transpose()?,
         recording: args.record.then(|| Recording::begin(runs_dir, &text)).transpose()?,
         trails: BTreeMap::new(),
+        trailed: None,
         form,
         interval,
     };
@@ -161,6 +163,7 @@ struct Session {
     exporter: Option<Exporter>,
     recording: Option<Recording>,
     trails: BTreeMap<Cookie, Trail>,
+    trailed: Option<Instant>,
     form: Form,
     interval: Duration,
 }
@@ -202,7 +205,10 @@ impl Session {
     /// Takes in what was seen and what happened.
     fn take(&mut self, watcher: &mut Watcher) -> anyhow::Result<()> {
         let events = watcher.take_events();
-        update(&mut self.trails, watcher);
+        if self.trailed.is_none_or(|before| before.elapsed() >= trail::SPACING) {
+            self.trailed = Some(Instant::now());
+            update(&mut self.trails, watcher);
+        }
         if let Some(recording) = &mut self.recording {
             recording.take(watcher, &events)?;
         }

@@ -96,8 +96,18 @@ pub fn text(watcher: &Watcher, trails: &BTreeMap<Cookie, Trail>) -> String {
         vec![(String::new(), live.iter().filter_map(|c| c.look.info.in_flight()).map(f64::from).sum())]
     });
     // What closed connections counted stays in the sum while they are kept, so it is a gauge.
-    family("bytes_acked", "gauge", "Payload acknowledged by peers, of connections kept", &total(|c| c.look.info.bytes_acked()));
-    family("bytes_received", "gauge", "Payload received, of connections kept", &total(|c| c.look.info.bytes_received()));
+    family(
+        "bytes_acked",
+        "gauge",
+        "Payload acknowledged by peers, of connections kept",
+        &total(|c| c.look.info.bytes_acked()),
+    );
+    family(
+        "bytes_received",
+        "gauge",
+        "Payload received, of connections kept",
+        &total(|c| c.look.info.bytes_received()),
+    );
     family(
         "retransmitted_segments",
         "gauge",

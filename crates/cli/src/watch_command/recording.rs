@@ -6,7 +6,9 @@ use std::{
 };
 
 use record::Writer;
-use schema::{Event, EventKind, FlowSample, FlowSummary, RunSummary, SUMMARY_SCHEMA, Summary, TraceKind, TraceRow};
+use schema::{
+    Event, EventKind, FlowSample, FlowSummary, RunSummary, SUMMARY_SCHEMA, Summary, TraceKind, TraceRow,
+};
 use verdict::{FlowContext, FlowTimes};
 use watch::{Cookie, Followed, Watcher, monotonic_ns};
 
@@ -34,6 +36,7 @@ pub struct Recording {
 #[derive(Default)]
 struct Flow {
     rows: Vec<FlowSample>,
+    looked_us: Option<i64>,
     from: String,
     to: String,
     congestion: Option<String>,
@@ -123,13 +126,20 @@ impl Recording {
         }
         let flow = self.flows.entry(name.clone()).or_insert_with(|| {
             told.push(Event { time_us, subject: name, kind: EventKind::Start, value: 0 });
-            Flow { from: ends.local.ip().to_string(), to: ends.peer.ip().to_string(), before: counted, ..Flow::default() }
+            Flow {
+                from: ends.local.ip().to_string(),
+                to: ends.peer.ip().to_string(),
+                before: counted,
+                ..Flow::default()
+            }
         });
+        // A look that told nothing new.
+        if flow.looked_us.replace(time_us) == Some(time_us) {
+            return;
+        }
         flow.congestion = connection.look.congestion.clone().filter(|_| sends);
         flow.bytes = counted.saturating_sub(flow.before);
         match flow.rows.last() {
-            // Looked at once, and told twice.
-            Some(last) if last.time_us >= time_us => return,
             Some(last) if !connection.tally.traced => watch::notice(last, &row, told),
             _ => {}
         }
@@ -146,15 +156,18 @@ impl Recording {
             let time_us = self.time_us(event.time_ns);
             let track = self.tracks.entry(event.cookie).or_default();
             let waiting = i64::from(connection.look.wqueue_bytes);
-            track.take(event, time_us, &subject, waiting, &mut rows, told);
+            if let Some(row) = track.take(event, time_us, &subject, waiting, told) {
+                if let Some(flow) = self.flows.get_mut(&subject) {
+                    flow.rows.push(fine(&row));
+                }
+                rows.push(row);
+            }
         }
         rows
     }
 
     /// Completes the record; where it lies. `early` tells that it was to be longer.
     pub fn end(mut self, watcher: &Watcher, early: bool) -> anyhow::Result<PathBuf> {
-        let last: Vec<TraceRow> = self.tracks.values_mut().filter_map(|track| track.pending.take()).collect();
-        self.writer.append_trace(&last)?;
         let mut run = measured_record::begun(ENGINE, self.started.clone());
         run.id = self.writer.id().to_string();
         run.partial = early;
@@ -168,7 +181,9 @@ impl Recording {
             run.quality.notes.push(format!("{} events came too fast and are missing", watcher.lost_events()));
         }
         let mut rows = Vec::new();
-        for (name, mut flow) in self.flows {
+        // What carried nothing meanwhile would only be in the way.
+        for (name, mut flow) in self.flows.into_iter().filter(|(_, flow)| flow.bytes > 0) {
+            flow.rows.sort_by_key(|row| row.time_us);
             let context = context(&name, &flow);
             verdict::decide(&mut flow.rows, &[], &context);
             run.flows.push(flow.summary(&context));
@@ -201,9 +216,8 @@ impl Track {
         time_us: i64,
         subject: &str,
         waiting_bytes: i64,
-        rows: &mut Vec<TraceRow>,
         told: &mut Vec<Event>,
-    ) {
+    ) -> Option<TraceRow> {
         let mut tell = |kind, value| told.push(Event { time_us, subject: subject.into(), kind, value });
         match event.kind {
             watch::EventKind::RoundTrip(rtt_us) => {
@@ -211,7 +225,7 @@ impl Track {
                 if let Some(pending) = &mut self.pending {
                     pending.rtt_us = Some(rtt_us.into());
                 }
-                return;
+                return None;
             }
             watch::EventKind::State { new, .. } => {
                 tell(EventKind::TcpState, new.0.into());
@@ -240,21 +254,32 @@ impl Track {
             }
         }
         // A SYN counts as a byte: who has no more acknowledged has sent nothing.
-        if event.kind == watch::EventKind::Ack && event.bytes_acked > 1 {
-            // What the sender is now is what the ACK before has made of it.
-            if let Some(mut row) = self.pending.take() {
-                row.ack_bytes = i64::try_from(event.bytes_acked.saturating_sub(1)).ok();
-                row.snd_cwnd_segs = Some(event.snd_cwnd.into());
-                row.snd_ssthresh_segs =
-                    (event.snd_ssthresh < INFINITE_SSTHRESH).then_some(event.snd_ssthresh.into());
-                row.inflight_segs = Some(event.in_flight.into());
-                row.srtt_us = (event.srtt_us > 0).then_some(event.srtt_us.into());
-                row.snd_wnd_bytes = Some(event.snd_wnd.into());
-                rows.push(row);
-            }
-            let kind = TraceKind::Ack;
-            self.pending = Some(TraceRow { time_us, flow: subject.into(), kind, ..TraceRow::default() });
+        if event.kind != watch::EventKind::Ack || event.bytes_acked <= 1 {
+            return None;
         }
+        let next = TraceRow { time_us, flow: subject.into(), kind: TraceKind::Ack, ..TraceRow::default() };
+        let mut row = self.pending.replace(next)?;
+        // What the sender is now is what the ACK before has made of it.
+        row.ack_bytes = i64::try_from(event.bytes_acked - 1).ok();
+        row.snd_cwnd_segs = Some(event.snd_cwnd.into());
+        row.snd_ssthresh_segs = (event.snd_ssthresh < INFINITE_SSTHRESH).then_some(event.snd_ssthresh.into());
+        row.inflight_segs = Some(event.in_flight.into());
+        row.srtt_us = (event.srtt_us > 0).then_some(event.srtt_us.into());
+        row.snd_wnd_bytes = Some(event.snd_wnd.into());
+        Some(row)
+    }
+}
+
+/// An ACK as a sample among the others, for plots. The verdict leaves it unlabelled: it does not tell what was outstanding.
+fn fine(row: &TraceRow) -> FlowSample {
+    FlowSample {
+        time_us: row.time_us,
+        flow: row.flow.clone(),
+        snd_cwnd_segs: row.snd_cwnd_segs,
+        snd_ssthresh_segs: row.snd_ssthresh_segs,
+        srtt_us: row.srtt_us,
+        snd_wnd_bytes: row.snd_wnd_bytes,
+        ..FlowSample::default()
     }
 }
 
@@ -271,5 +296,69 @@ fn summary(title: &str, run: RunSummary) -> Summary {
         host: lab::host_info(),
         runs: vec![run],
         published: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: watch::EventKind, cwnd: u32, snd_wnd: u32, total_rto: u32) -> watch::Event {
+        watch::Event {
+            cookie: Cookie(1),
+            time_ns: 0,
+            kind,
+            namespace: 0,
+            ends: watch::Ends { local: "10.0.0.1:1".parse().unwrap(), peer: "10.0.0.2:2".parse().unwrap() },
+            bytes_acked: 1001,
+            snd_cwnd: cwnd,
+            snd_ssthresh: INFINITE_SSTHRESH,
+            in_flight: 3,
+            srtt_us: 100,
+            snd_wnd,
+            rcv_wnd: 1,
+            snd_mss: 1448,
+            total_rto,
+            ca_state: 0,
+        }
+    }
+
+    #[test]
+    fn an_ack_has_the_window_that_it_made_and_its_round_trip() {
+        let mut track = Track::default();
+        let mut told = Vec::new();
+        let ack = watch::EventKind::Ack;
+        assert_eq!(track.take(&event(ack, 10, 500, 0), 5, "f", 0, &mut told), None);
+        track.take(&event(watch::EventKind::RoundTrip(77), 10, 0, 0), 6, "f", 0, &mut told);
+        let row = track.take(&event(ack, 11, 500, 0), 9, "f", 0, &mut told).unwrap();
+        assert_eq!((row.time_us, row.snd_cwnd_segs, row.rtt_us), (5, Some(11), Some(77)));
+        assert_eq!((row.ack_bytes, row.snd_ssthresh_segs), (Some(1000), None));
+        assert!(told.is_empty(), "{told:?}");
+        assert_eq!(fine(&row).snd_cwnd_segs, Some(11));
+    }
+
+    #[test]
+    fn windows_timeouts_and_states_are_events_once() {
+        let mut track = Track::default();
+        let mut told = Vec::new();
+        for (kind, snd_wnd, total_rto) in [
+            (watch::EventKind::CaState(0), 500, 0),
+            (watch::EventKind::CaState(4), 500, 1),
+            (watch::EventKind::CaState(4), 0, 1),
+            (watch::EventKind::Retransmit(2), 0, 3),
+            (watch::EventKind::Ack, 900, 3),
+        ] {
+            track.take(&event(kind, 10, snd_wnd, total_rto), 0, "f", 42, &mut told);
+        }
+        let found: Vec<_> = told.iter().map(|event| (event.kind, event.value)).collect();
+        let expected = [
+            (EventKind::CaState, 4),
+            (EventKind::Rto, 1),
+            (EventKind::ZeroWindow, 42),
+            (EventKind::Retransmit, 2),
+            (EventKind::Rto, 2),
+            (EventKind::WindowOpen, 900),
+        ];
+        assert_eq!(found, expected);
     }
 }

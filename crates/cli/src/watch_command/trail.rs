@@ -1,6 +1,6 @@
 //! The last seconds of a connection: for sparklines, and for the verdict.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use schema::{Cause, FlowSample, Limited};
 use verdict::{Buffer, FlowContext};
@@ -9,7 +9,7 @@ use watch::Followed;
 use super::flows;
 
 /// Points are so far apart at the least.
-const SPACING_US: i64 = 50_000;
+pub const SPACING: Duration = Duration::from_millis(50);
 /// So many are kept: a sparkline's width, and a verdict's evidence.
 const POINTS_MOST: usize = 80;
 
@@ -40,7 +40,8 @@ impl Trail {
             self.rows.clear();
             self.sends = sends;
         }
-        if self.rows.back().is_some_and(|last| time_us - last.time_us < SPACING_US) {
+        // Nothing new was seen.
+        if self.rows.back().is_some_and(|last| last.time_us >= time_us) {
             return;
         }
         let mut row = FlowSample { time_us, ..FlowSample::default() };
@@ -67,7 +68,11 @@ impl Trail {
     /// What limited the flow in these seconds, by its shares of the time; all zero where only its receiver is seen.
     pub fn limited(&self) -> Limited {
         let mut rows: Vec<FlowSample> = self.rows.iter().cloned().collect();
-        verdict::decide(&mut rows, &[], &FlowContext { send_buffer: Buffer::Unknown, ..FlowContext::default() });
+        verdict::decide(
+            &mut rows,
+            &[],
+            &FlowContext { send_buffer: Buffer::Unknown, ..FlowContext::default() },
+        );
         let mut limited = Limited::default();
         let labels: Vec<Cause> = rows.iter().filter_map(|row| row.limited_by).collect();
         for cause in &labels {

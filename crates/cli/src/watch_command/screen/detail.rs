@@ -20,12 +20,9 @@ const INSTRUMENT: usize = 36;
 
 /// Draws it.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, shown: &Shown) {
-    let [facts, curves, instruments] = Layout::vertical([
-        Constraint::Length(FACTS),
-        Constraint::Length(CURVE),
-        Constraint::Min(0),
-    ])
-    .areas(area);
+    let [facts, curves, instruments] =
+        Layout::vertical([Constraint::Length(FACTS), Constraint::Length(CURVE), Constraint::Min(0)])
+            .areas(area);
     frame.render_widget(Paragraph::new(text(shown).join("\n")), facts);
     let places: [Rect; 3] = Layout::horizontal([Constraint::Ratio(1, 3); 3]).areas(curves);
     let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
@@ -45,12 +42,15 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, shown: &Shown) {
 fn text(shown: &Shown) -> Vec<String> {
     let connection = &shown.connection;
     let (info, tally) = (&connection.look.info, &connection.tally);
-    let owner = connection.process.as_ref().map_or("owner unknown".into(), |p| format!("{} (pid {})", p.name, p.pid));
+    let owner =
+        connection.process.as_ref().map_or("owner unknown".into(), |p| format!("{} (pid {})", p.name, p.pid));
     let (sent, received) = connection.rates_bps.unwrap_or((0.0, 0.0));
     let bps = |rate: Option<u64>| {
-        rate.filter(|rate| *rate < u64::MAX).map_or("unlimited".into(), |rate| number::rate(rate as f64 * 8.0))
+        rate.filter(|rate| *rate < u64::MAX)
+            .map_or("unlimited".into(), |rate| number::rate(rate as f64 * 8.0))
     };
-    let range = |extremes: Extremes| extremes.range.map_or("-".into(), |(least, most)| format!("{least} to {most}"));
+    let range =
+        |extremes: Extremes| extremes.range.map_or("-".into(), |(least, most)| format!("{least} to {most}"));
     let phase = tally.phase().map_or("nothing sent", |phase| match phase {
         Phase::SlowStart => "slow start",
         Phase::Avoidance => "congestion avoidance",
@@ -116,6 +116,8 @@ fn table(shown: &Shown, area: Rect) -> Vec<String> {
     let height = values.len().div_ceil(columns).max(1);
     let width = INSTRUMENT + 4;
     (0..height)
-        .map(|line| values.iter().skip(line).step_by(height).map(|value| format!("{value:<width$}")).collect())
+        .map(|line| {
+            values.iter().skip(line).step_by(height).map(|value| format!("{value:<width$}")).collect()
+        })
         .collect()
 }

@@ -35,7 +35,8 @@ limited the flow in the last seconds.";
 /// Draws it all.
 pub fn draw(frame: &mut Frame<'_>, state: &State) {
     let [top, middle, bottom] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)]).areas(frame.area());
+        Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)])
+            .areas(frame.area());
     frame.render_widget(title(state), top);
     match state.detailed() {
         Some(shown) => detail::draw(frame, middle, shown),
@@ -140,12 +141,8 @@ pub fn sparkline(values: &[u64], width: usize) -> String {
 fn help(frame: &mut Frame<'_>, area: Rect) {
     let width = (HELP.lines().map(str::len).max().unwrap_or(0) as u16 + 4).min(area.width);
     let height = (HELP.lines().count() as u16 + 2).min(area.height);
-    let place = Rect {
-        x: area.x + (area.width - width) / 2,
-        y: area.y + (area.height - height) / 2,
-        width,
-        height,
-    };
+    let place =
+        Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
     frame.render_widget(Clear, place);
     frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" keys ")), place);
 }

@@ -3,6 +3,8 @@
 mod detail;
 mod draw;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 

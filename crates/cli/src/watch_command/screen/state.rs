@@ -157,8 +157,14 @@ impl State {
             }
         };
         rows.sort_by(|a, b| {
-            let by_name = if self.order == Order::Process { a.process().cmp(b.process()) } else { std::cmp::Ordering::Equal };
-            by_name.then(of(b).total_cmp(&of(a))).then(a.connection.look.cookie.cmp(&b.connection.look.cookie))
+            let by_name = if self.order == Order::Process {
+                a.process().cmp(b.process())
+            } else {
+                std::cmp::Ordering::Equal
+            };
+            by_name
+                .then(of(b).total_cmp(&of(a)))
+                .then(a.connection.look.cookie.cmp(&b.connection.look.cookie))
         });
         self.rows = rows;
         let again = self.rows.iter().position(|row| Some(row.connection.look.cookie) == selected);
@@ -195,7 +201,9 @@ impl State {
         match code {
             KeyCode::Char('q') | KeyCode::F(10) => return true,
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.mode = Mode::Help,
-            KeyCode::Char('/') | KeyCode::F(3 | 4) => self.mode = Mode::Search(self.narrower_text.clone(), None),
+            KeyCode::Char('/') | KeyCode::F(3 | 4) => {
+                self.mode = Mode::Search(self.narrower_text.clone(), None)
+            }
             KeyCode::Char('s' | '>') | KeyCode::F(6) => self.sort_by(1),
             KeyCode::Char('<') => self.sort_by(Order::ALL.len() - 1),
             KeyCode::Char('c') => self.closed_too = !self.closed_too,

@@ -24,6 +24,7 @@
 #define STORAGE_CREATE 1
 
 #define AF_INET6 10
+#define TCP_CLOSE 7
 #define SOL_TCP 6
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
 #define OPS_ACTIVE_ESTABLISHED 4
@@ -173,6 +174,27 @@ static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
 	}
 }
 
+static __always_inline void observe(struct tcp_sock *tp, struct sample *sample)
+{
+	struct sock *sk = (struct sock *)tp;
+
+	sample->cookie = sk->__sk_common.skc_cookie.counter;
+	sample->time_ns = bpf_ktime_get_ns();
+	sample->memory[0] = sk->sk_backlog.rmem_alloc.counter;
+	sample->memory[1] = sk->sk_rcvbuf;
+	sample->memory[2] = sk->sk_wmem_alloc.refs.counter - 1; /* the socket itself counts one */
+	sample->memory[3] = sk->sk_sndbuf;
+	sample->memory[4] = sk->sk_forward_alloc;
+	sample->memory[5] = sk->sk_wmem_queued;
+	sample->memory[6] = sk->sk_omem_alloc.counter;
+	sample->memory[7] = sk->sk_backlog.len;
+	sample->memory[8] = sk->sk_drops.counter;
+	sample->rqueue = tp->rcv_nxt - tp->copied_seq;
+	sample->wqueue = tp->write_seq - tp->snd_una;
+	sample->info_bytes = settings.info_bytes;
+	fill(tp, &sample->info);
+}
+
 SEC("iter/bpf_sk_storage_map")
 int look(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
@@ -184,21 +206,7 @@ int look(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	sample.cookie = sk->__sk_common.skc_cookie.counter;
-	sample.time_ns = bpf_ktime_get_ns();
-	sample.memory[0] = sk->sk_backlog.rmem_alloc.counter;
-	sample.memory[1] = sk->sk_rcvbuf;
-	sample.memory[2] = sk->sk_wmem_alloc.refs.counter - 1; /* the socket itself counts one */
-	sample.memory[3] = sk->sk_sndbuf;
-	sample.memory[4] = sk->sk_forward_alloc;
-	sample.memory[5] = sk->sk_wmem_queued;
-	sample.memory[6] = sk->sk_omem_alloc.counter;
-	sample.memory[7] = sk->sk_backlog.len;
-	sample.memory[8] = sk->sk_drops.counter;
-	sample.rqueue = tp->rcv_nxt - tp->copied_seq;
-	sample.wqueue = tp->write_seq - tp->snd_una;
-	sample.info_bytes = settings.info_bytes;
-	fill(tp, &sample.info);
+	observe(tp, &sample);
 	bpf_seq_write(ctx->meta->seq, &sample, sizeof(sample));
 	return 0;
 }
@@ -266,7 +274,9 @@ static __always_inline void tell(struct sock *sk, u32 kind, u64 value)
 	event->netns = netns;
 	event->snd_cwnd = tp->snd_cwnd;
 	event->snd_ssthresh = tp->snd_ssthresh;
-	event->in_flight = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	/* While losses are being marked it may be below nothing. */
+	s32 in_flight = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	event->in_flight = in_flight > 0 ? in_flight : 0;
 	event->srtt_us = tp->srtt_us >> 3;
 	event->snd_wnd = tp->snd_wnd;
 	event->rcv_wnd = tp->rcv_wnd;
@@ -288,9 +298,30 @@ static __always_inline void tell(struct sock *sk, u32 kind, u64 value)
 	bpf_ringbuf_submit(event, 0);
 }
 
+/* The last look at a connection that is wanted, into the ring too: its length tells it from events. */
+static __always_inline void last_look(struct sock *sk)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	u64 cookie = bpf_get_socket_cookie(sk);
+	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
+
+	if (!tp || !known || *known != WANTED)
+		return;
+	struct sample *sample = bpf_ringbuf_reserve(&events, sizeof(*sample), 0);
+	if (!sample) {
+		__sync_fetch_and_add(&lost_events, 1);
+		return;
+	}
+	__builtin_memset(sample, 0, sizeof(*sample));
+	observe(tp, sample);
+	bpf_ringbuf_submit(sample, 0);
+}
+
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(state, struct sock *sk, int old, int new)
 {
+	if (new == TCP_CLOSE)
+		last_look(sk);
 	tell(sk, EVENT_STATE, (u64)(old & 0xff) << 8 | (new & 0xff));
 	return 0;
 }

@@ -10,8 +10,10 @@ use crate::{
     Tally, monotonic_ns,
 };
 
-/// With eBPF new connections are looked for so often; without it, at each look.
+/// With eBPF new connections are looked for so often, in case that one was missed; without it, at each look.
 const SEARCH_NS: u64 = 250_000_000;
+/// And when the kernel has told of one, but no more often than this: a search costs a millisecond or two.
+const NEWS_NS: u64 = 20_000_000;
 /// /proc is searched for owners of sockets no more often.
 const OWNERS_NS: u64 = 500_000_000;
 /// Of closed connections so many are kept, the latest.
@@ -65,6 +67,8 @@ pub struct Watcher {
     processes: Processes,
     owners_ns: Option<u64>,
     searched_ns: Option<u64>,
+    /// Whether the kernel has told of a connection that is not known.
+    news: bool,
     known: HashMap<Cookie, bool>,
     followed: BTreeMap<Cookie, Followed>,
     closed: Vec<Cookie>,
@@ -102,6 +106,7 @@ impl Watcher {
             processes: Processes::default(),
             owners_ns: None,
             searched_ns: None,
+            news: false,
             known: HashMap::new(),
             followed: BTreeMap::new(),
             closed: Vec::new(),
@@ -155,8 +160,12 @@ impl Watcher {
         // What has happened comes before what is seen.
         self.wait(Duration::ZERO)?;
         let now = monotonic_ns();
-        let search = self.kernel.is_none() || self.searched_ns.is_none_or(|before| now - before >= SEARCH_NS);
-        if search {
+        let patience = match (&self.kernel, self.news) {
+            (None, _) => 0,
+            (Some(_), true) => NEWS_NS,
+            (Some(_), false) => SEARCH_NS,
+        };
+        if self.searched_ns.is_none_or(|before| now - before >= patience) {
             self.search(now)?;
         }
         if let Some(kernel) = &mut self.kernel {
@@ -171,27 +180,34 @@ impl Watcher {
         Ok(())
     }
 
-    /// Waits for events, at most so long. Without tracing it only sleeps.
+    /// Waits for events, at most so long. Without eBPF it only sleeps.
     ///
     /// # Errors
     /// Where the kernel has no memory for a decision.
     pub fn wait(&mut self, patience: Duration) -> Result<(), Error> {
-        let Some(kernel) = self.kernel.as_ref().filter(|_| self.per_event) else {
+        let Some(kernel) = &self.kernel else {
             if !patience.is_zero() {
                 std::thread::sleep(patience);
             }
             return Ok(());
         };
         let mut fresh = Vec::new();
-        kernel.events(patience, &mut fresh);
+        self.samples.clear();
+        kernel.events(patience, &mut fresh, &mut self.samples);
+        for sample in &self.samples {
+            if let Some(followed) = self.followed.get_mut(&sample.cookie) {
+                followed.last(sample);
+            }
+        }
         if fresh.is_empty() {
             return Ok(());
         }
         // Each processor has its own place in the ring.
         fresh.sort_by_key(|event| event.time_ns);
-        let unknown = fresh.iter().any(|event| !self.known.contains_key(&event.cookie) && is_news(event));
-        if unknown {
-            self.search(monotonic_ns())?;
+        let now = monotonic_ns();
+        self.news |= fresh.iter().any(|event| !self.known.contains_key(&event.cookie) && is_news(event));
+        if self.news && self.searched_ns.is_none_or(|before| now - before >= NEWS_NS) {
+            self.search(now)?;
         }
         for event in fresh {
             self.take(event);
@@ -202,8 +218,10 @@ impl Watcher {
     fn take(&mut self, event: Event) {
         // Of a connection that has just gone there may be events still.
         if let Some(followed) = self.followed.get_mut(&event.cookie) {
-            followed.tally.event(&event);
-            self.events.push(event);
+            if self.per_event {
+                followed.tally.event(&event);
+                self.events.push(event);
+            }
         } else if !self.known.contains_key(&event.cookie) {
             self.undecided.push(event);
         }
@@ -212,6 +230,7 @@ impl Watcher {
     /// Finds connections that are new, and those that are gone.
     fn search(&mut self, now: u64) -> Result<(), Error> {
         self.searched_ns = Some(now);
+        self.news = false;
         let mut present = BTreeSet::new();
         for at in 0..self.places.len() {
             self.looks.clear();
@@ -302,7 +321,7 @@ impl Watcher {
     }
 }
 
-/// Events that only a connection that is wanted, or new, can have.
+/// Whether an event can be of a new connection.
 fn is_news(event: &Event) -> bool {
     !matches!(event.kind, EventKind::State { new: State::CLOSED, .. })
 }
@@ -351,6 +370,14 @@ impl Followed {
         // The first comes right after it was found: that is no time to have a rate over.
         let before = if self.tally.looks > 1 { before } else { (None, None) };
         self.count(before, sample.time_ns);
+    }
+
+    /// Takes in what a connection was when it closed.
+    fn last(&mut self, sample: &Sample) {
+        self.look.info = sample.info;
+        self.look.memory = sample.memory;
+        self.look.wqueue_bytes = sample.wqueue_bytes;
+        self.tally.look(sample.time_ns, &sample.info);
     }
 
     /// Bytes acknowledged and received so far.

@@ -2,7 +2,6 @@
 
 use std::{
     cell::RefCell,
-    collections::VecDeque,
     fmt,
     fs::File,
     io::Read,
@@ -23,8 +22,15 @@ use super::{
 use crate::{Cookie, Error, Place, error::Attempted, socket::length_of_tcp_info};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
-/// Programs that tell events.
+/// The program that tells of new connections, and those that tell the other events.
 const TELLERS: [&str; 3] = ["state", "congestion_state", "retransmit"];
+
+/// What came through the ring and was not asked for yet.
+#[derive(Debug, Default)]
+struct Told {
+    events: Vec<Event>,
+    last_looks: Vec<Sample>,
+}
 
 /// The eBPF half of a watcher. Everything of it ends with the process, however that ends; sockets of which
 /// round trips were traced keep a flag that says so, and has no effect without it.
@@ -34,7 +40,7 @@ pub struct Kernel {
     choose: Link,
     look: Link,
     ring: RingBuffer<'static>,
-    events: Rc<RefCell<VecDeque<Event>>>,
+    told: Rc<RefCell<Told>>,
     wanted: MapHandle,
     variables: MapHandle,
     buffer: Vec<u8>,
@@ -49,7 +55,7 @@ impl fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// Loads it for these namespaces. With `events` it tells what happens, with `per_ack` each ACK and round trip as well.
+    /// Loads it for these namespaces. It tells changes of state; with `events` the others too, with `per_ack` each ACK and round trip as well.
     ///
     /// # Errors
     /// [`Error::Missing`] where the kernel or the user's privilege does not allow it.
@@ -91,12 +97,16 @@ impl Kernel {
         let look = program(&mut object, "look")?
             .attach_iter(marked.as_fd())
             .map_err(|e| explain("attach look", &e))?;
-        let queue = Rc::new(RefCell::new(VecDeque::new()));
-        let sink = Rc::clone(&queue);
+        let told = Rc::new(RefCell::new(Told::default()));
+        let sink = Rc::clone(&told);
         let mut rings = RingBufferBuilder::new();
         rings
             .add(&ring, move |bytes: &[u8]| {
-                sink.borrow_mut().extend(bytes.get(..EVENT_BYTES).and_then(Event::read));
+                let mut told = sink.borrow_mut();
+                match bytes.get(..SAMPLE_BYTES) {
+                    Some(bytes) => told.last_looks.extend(Sample::read(bytes)),
+                    None => told.events.extend(bytes.get(..EVENT_BYTES).and_then(Event::read)),
+                }
                 0
             })
             .map_err(|e| explain("open the ring of events", &e))?;
@@ -106,22 +116,19 @@ impl Kernel {
             choose,
             look,
             ring,
-            events: queue,
+            told,
             wanted,
             variables,
             buffer: Vec::new(),
             round_trips: false,
             _object: object,
         };
-        if events {
-            kernel.listen(per_ack)?;
-        }
+        kernel.listen(if events { &TELLERS } else { &TELLERS[..1] }, per_ack)?;
         Ok(kernel)
     }
 
-    fn listen(&mut self, per_ack: bool) -> Result<(), Error> {
-        let names = TELLERS.iter().chain(per_ack.then_some(&"segment"));
-        for name in names {
+    fn listen(&mut self, tellers: &[&str], per_ack: bool) -> Result<(), Error> {
+        for name in tellers.iter().chain(per_ack.then_some(&"segment")) {
             let link = program(&mut self._object, name)?.attach();
             self.links.push(link.map_err(|e| explain(&format!("attach {name}"), &e))?);
         }
@@ -182,11 +189,14 @@ impl Kernel {
         Ok(())
     }
 
-    /// Waits for events, at most `patience`, and hands over what has happened, in order of time of each processor.
-    pub fn events(&self, patience: Duration, events: &mut Vec<Event>) {
+    /// Waits for events, at most `patience`, and hands over what has happened, in order of time of each processor, and the last
+    /// looks at wanted connections that were closed.
+    pub fn events(&self, patience: Duration, events: &mut Vec<Event>, last_looks: &mut Vec<Sample>) {
         // An interruption by a signal is no more than an early end.
         let _ = self.ring.poll_raw(patience);
-        events.extend(self.events.borrow_mut().drain(..));
+        let mut told = self.told.borrow_mut();
+        events.append(&mut told.events);
+        last_looks.append(&mut told.last_looks);
     }
 
     /// Events that were lost because nobody took them in time.

@@ -75,7 +75,6 @@ pub struct Watcher {
     events: Vec<Event>,
     undecided: Vec<Event>,
     looks: Vec<Look>,
-    samples: Vec<Sample>,
 }
 
 impl Watcher {
@@ -113,7 +112,6 @@ impl Watcher {
             events: Vec::new(),
             undecided: Vec::new(),
             looks: Vec::new(),
-            samples: Vec::new(),
         })
     }
 
@@ -169,13 +167,12 @@ impl Watcher {
             self.search(now)?;
         }
         if let Some(kernel) = &mut self.kernel {
-            self.samples.clear();
-            kernel.look(&mut self.samples)?;
-            for sample in &self.samples {
-                if let Some(followed) = self.followed.get_mut(&sample.cookie) {
-                    followed.sample(sample);
+            let followed = &mut self.followed;
+            kernel.look(|sample| {
+                if let Some(followed) = followed.get_mut(&sample.cookie) {
+                    followed.sample(&sample);
                 }
-            }
+            })?;
         }
         Ok(())
     }
@@ -192,9 +189,9 @@ impl Watcher {
             return Ok(());
         };
         let mut fresh = Vec::new();
-        self.samples.clear();
-        kernel.events(patience, &mut fresh, &mut self.samples);
-        for sample in &self.samples {
+        let mut last_looks = Vec::new();
+        kernel.events(patience, &mut fresh, &mut last_looks);
+        for sample in &last_looks {
             if let Some(followed) = self.followed.get_mut(&sample.cookie) {
                 followed.last(sample);
             }

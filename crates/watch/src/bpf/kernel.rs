@@ -176,16 +176,16 @@ impl Kernel {
         })
     }
 
-    /// Looks at all connections that are marked.
+    /// Looks at all connections that are marked, and hands each on.
     ///
     /// # Errors
     /// Where the kernel refuses.
-    pub fn look(&mut self, samples: &mut Vec<Sample>) -> Result<(), Error> {
+    pub fn look(&mut self, mut take: impl FnMut(Sample)) -> Result<(), Error> {
         let operation = || "look at the connections".to_string();
         let mut iter = Iter::new(&self.look).map_err(std::io::Error::other).attempted(operation)?;
         self.buffer.clear();
         iter.read_to_end(&mut self.buffer).attempted(operation)?;
-        samples.extend(self.buffer.chunks_exact(SAMPLE_BYTES).filter_map(Sample::read));
+        self.buffer.chunks_exact(SAMPLE_BYTES).filter_map(Sample::read).for_each(&mut take);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Follows the connections that a filter means: finds them, looks at them, keeps what the last look at closed ones showed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
@@ -66,6 +66,8 @@ pub struct Watcher {
     per_event: bool,
     processes: Processes,
     owners_ns: Option<u64>,
+    /// Sockets whose owners /proc did not tell, by inode; numbers are not used again.
+    ownerless: HashSet<u32>,
     searched_ns: Option<u64>,
     /// Whether the kernel has told of a connection that is not known.
     news: bool,
@@ -104,6 +106,7 @@ impl Watcher {
             per_event: matches!(tracing, Tracing::Events | Tracing::PerAck),
             processes: Processes::default(),
             owners_ns: None,
+            ownerless: HashSet::new(),
             searched_ns: None,
             news: false,
             known: HashMap::new(),
@@ -256,14 +259,7 @@ impl Watcher {
         present: &mut BTreeSet<Cookie>,
     ) -> Result<bool, Error> {
         let name = self.places[at].0.name().to_string();
-        let is_new =
-            |look: &Look, known: &HashMap<Cookie, bool>| look.inode != 0 && !known.contains_key(&look.cookie);
-        if looks.iter().any(|look| is_new(look, &self.known))
-            && self.owners_ns.is_none_or(|before| now - before >= OWNERS_NS)
-        {
-            self.processes.refresh();
-            self.owners_ns = Some(now);
-        }
+        self.find_owners(now, looks);
         let mut news = false;
         for look in looks {
             present.insert(look.cookie);
@@ -293,6 +289,22 @@ impl Watcher {
             }
         }
         Ok(news)
+    }
+
+    /// Asks /proc where a socket's owner is not known, once for each: those of others may not be seen.
+    fn find_owners(&mut self, now: u64, looks: &[Look]) {
+        let unknown = |look: &Look| {
+            look.inode != 0
+                && self.processes.of_inode(look.inode).is_none()
+                && !self.ownerless.contains(&look.inode)
+        };
+        let due = self.owners_ns.is_none_or(|before| now - before >= OWNERS_NS);
+        if due && looks.iter().any(unknown) {
+            self.processes.refresh();
+            self.owners_ns = Some(now);
+            let without = looks.iter().filter(|look| self.processes.of_inode(look.inode).is_none());
+            self.ownerless.extend(without.map(|look| look.inode));
+        }
     }
 
     fn close_all_but(&mut self, present: &BTreeSet<Cookie>, now: u64) {

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use schema::{Cause, FlowSample, Limited};
-use verdict::{Buffer, FlowContext};
+use verdict::FlowContext;
 use watch::Followed;
 
 use super::flows;
@@ -68,11 +68,7 @@ impl Trail {
     /// What limited the flow in these seconds, by its shares of the time; all zero where only its receiver is seen.
     pub fn limited(&self) -> Limited {
         let mut rows: Vec<FlowSample> = self.rows.iter().cloned().collect();
-        verdict::decide(
-            &mut rows,
-            &[],
-            &FlowContext { send_buffer: Buffer::Unknown, ..FlowContext::default() },
-        );
+        verdict::decide(&mut rows, &[], &FlowContext::default());
         let mut limited = Limited::default();
         let labels: Vec<Cause> = rows.iter().filter_map(|row| row.limited_by).collect();
         for cause in &labels {

@@ -158,7 +158,7 @@ impl Recording {
             let waiting = i64::from(connection.look.wqueue_bytes);
             if let Some(row) = track.take(event, time_us, &subject, waiting, told) {
                 if let Some(flow) = self.flows.get_mut(&subject) {
-                    flow.rows.push(fine(&row));
+                    flow.rows.push(fine(&row, event.snd_mss));
                 }
                 rows.push(row);
             }
@@ -271,10 +271,11 @@ impl Track {
 }
 
 /// An ACK as a sample among the others, for plots. The verdict leaves it unlabelled: it does not tell what was outstanding.
-fn fine(row: &TraceRow) -> FlowSample {
+fn fine(row: &TraceRow, mss_bytes: u32) -> FlowSample {
     FlowSample {
         time_us: row.time_us,
         flow: row.flow.clone(),
+        snd_mss_bytes: Some(mss_bytes.into()),
         snd_cwnd_segs: row.snd_cwnd_segs,
         snd_ssthresh_segs: row.snd_ssthresh_segs,
         srtt_us: row.srtt_us,
@@ -334,7 +335,7 @@ mod tests {
         assert_eq!((row.time_us, row.snd_cwnd_segs, row.rtt_us), (5, Some(11), Some(77)));
         assert_eq!((row.ack_bytes, row.snd_ssthresh_segs), (Some(1000), None));
         assert!(told.is_empty(), "{told:?}");
-        assert_eq!(fine(&row).snd_cwnd_segs, Some(11));
+        assert_eq!((fine(&row, 1448).snd_cwnd_segs, fine(&row, 1448).unacked_segs), (Some(11), None));
     }
 
     #[test]

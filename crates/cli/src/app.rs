@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     bdp, cc_command, diagnose_command, exit, export_command, import_command, lab_command, manual, records,
     reproduce, run, scenario_command, serve_command, sweep_command, test_args, test_command, tune_command,
+    watch_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
@@ -53,6 +54,8 @@ enum Command {
     Diagnose(Box<diagnose_command::DiagnoseArgs>),
     /// A host's settings for a path: shown, planned, applied, reverted, checked, exported
     Tune(Box<tune_command::TuneArgs>),
+    /// Watch live TCP connections: every variable, and what limits each
+    Watch(Box<watch_command::WatchArgs>),
     /// List the runs on record
     Ls(records::LsArgs),
     /// Show one run
@@ -97,6 +100,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Serve(args) => serve_command::run(args, cli.json),
         Command::Diagnose(args) => diagnose_command::run(args, &cli.runs, cli.json),
         Command::Tune(args) => tune_command::run(args, cli.json),
+        Command::Watch(args) => watch_command::run(args, &cli.runs, cli.json),
         Command::Ls(args) => records::ls(args, &cli.runs, cli.json),
         Command::Show(args) => records::show(args, &cli.runs, cli.json),
         Command::Compare(args) => records::compare(args, &cli.runs, cli.json),

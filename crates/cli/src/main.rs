@@ -62,6 +62,7 @@ mod test_teller;
 mod test_text;
 mod tune_command;
 mod tune_text;
+mod watch_command;
 mod window_law;
 
 fn main() -> std::process::ExitCode {

@@ -38,11 +38,13 @@ pub enum EventKind {
     WindowOpen,
     /// The handshake's first segment was sent again; the value is how often so far.
     HandshakeRetry,
+    /// The TCP state changed; the value is the new one (include/net/tcp_states.h). Of traced connections only.
+    TcpState,
 }
 
 impl EventKind {
     /// All kinds, in storage order.
-    pub const ALL: [EventKind; 17] = [
+    pub const ALL: [EventKind; 18] = [
         EventKind::Start,
         EventKind::Stop,
         EventKind::CaState,
@@ -60,6 +62,7 @@ impl EventKind {
         EventKind::ZeroWindow,
         EventKind::WindowOpen,
         EventKind::HandshakeRetry,
+        EventKind::TcpState,
     ];
 
     /// The name stored in the `kind` column.
@@ -82,6 +85,7 @@ impl EventKind {
             EventKind::ZeroWindow => "zero_window",
             EventKind::WindowOpen => "window_open",
             EventKind::HandshakeRetry => "handshake_retry",
+            EventKind::TcpState => "tcp_state",
         }
     }
 

@@ -56,6 +56,7 @@ table! {
             snd_ssthresh_segs = "slow-start threshold; absent while infinite",
             inflight_segs = "segments in flight, by the sender's reckoning",
             srtt_us = "smoothed round-trip time",
+            rtt_us = "of ACKs: the round trip that this one measured, of traced connections",
             snd_wnd_bytes = "window that the peer advertises, scaled",
         }
     }

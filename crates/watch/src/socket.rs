@@ -3,86 +3,33 @@
 
 use std::{
     io, mem,
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
 use schema::FlowSample;
+use socket2::{Domain, Socket, Type};
 
-use crate::{TcpInfo, tcp_info::TCP_INFO_BYTES};
+use crate::{
+    Error, Memory, TcpInfo,
+    error::Attempted,
+    row::{fill_receiver, fill_sender},
+    tcp_info::TCP_INFO_BYTES,
+};
 
-/// SK_MEMINFO_* of include/uapi/linux/sock_diag.h.
-const RMEM_ALLOC: usize = 0;
-const RCVBUF: usize = 1;
-const SNDBUF: usize = 3;
-const WMEM_QUEUED: usize = 5;
 const MEMINFO_WORDS: usize = 9;
 const SO_MEMINFO: i32 = 55;
-const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 /// Fills in the sender's metrics. One call takes about 2 us.
 pub fn read_sender(socket: BorrowedFd<'_>, row: &mut FlowSample) -> io::Result<()> {
-    let info = tcp_info(socket)?;
-    let memory = meminfo(socket)?;
-    row.state = wide(info.state());
-    row.ca_state = wide(info.ca_state());
-    row.snd_cwnd_segs = wide(info.snd_cwnd());
-    row.snd_ssthresh_segs = wide(info.snd_ssthresh().filter(|s| *s < INFINITE_SSTHRESH));
-    row.snd_mss_bytes = wide(info.snd_mss());
-    row.snd_wnd_bytes = wide(info.snd_wnd());
-    row.unacked_segs = wide(info.unacked());
-    row.sacked_segs = wide(info.sacked());
-    row.lost_segs = wide(info.lost());
-    row.retrans_segs = wide(info.retrans());
-    row.total_retrans_segs = wide(info.total_retrans());
-    row.bytes_acked = long(info.bytes_acked());
-    row.bytes_sent = long(info.bytes_sent());
-    row.bytes_retrans = long(info.bytes_retrans());
-    row.segs_out = wide(info.segs_out());
-    row.data_segs_out_segs = wide(info.data_segs_out());
-    row.delivered_segs = wide(info.delivered());
-    row.notsent_bytes = wide(info.notsent_bytes());
-    row.srtt_us = wide(info.rtt_us().filter(|rtt| *rtt > 0));
-    row.rttvar_us = wide(info.rttvar_us());
-    row.min_rtt_us = wide(info.min_rtt_us().filter(|rtt| *rtt < u32::MAX));
-    row.rto_us = wide(info.rto_us());
-    row.pacing_rate_bps = bits(info.pacing_rate());
-    row.delivery_rate_bps = bits(info.delivery_rate());
-    row.delivery_rate_app_limited = info.delivery_rate_app_limited().map(i64::from);
-    row.busy_time_us = long(info.busy_time_us());
-    row.rwnd_limited_us = long(info.rwnd_limited_us());
-    row.sndbuf_limited_us = long(info.sndbuf_limited_us());
-    row.total_rto = wide(info.total_rto());
-    row.sndbuf_bytes = wide(memory.get(SNDBUF).copied());
-    row.wmem_queued_bytes = wide(memory.get(WMEM_QUEUED).copied());
+    fill_sender(&tcp_info(socket)?, meminfo(socket)?.as_ref(), row);
     Ok(())
 }
 
 /// Fills in the receiver's metrics.
 pub fn read_receiver(socket: BorrowedFd<'_>, row: &mut FlowSample) -> io::Result<()> {
     let info = tcp_info(socket)?;
-    let memory = meminfo(socket)?;
-    row.rcv_wnd_bytes = wide(info.rcv_wnd());
-    row.rcv_space_bytes = wide(info.rcv_space());
-    row.rcv_ssthresh_bytes = wide(info.rcv_ssthresh());
-    row.rcv_rtt_us = wide(info.rcv_rtt_us().filter(|rtt| *rtt > 0));
-    row.bytes_received = long(info.bytes_received());
-    row.rcvbuf_bytes = wide(memory.get(RCVBUF).copied());
-    row.rmem_alloc_bytes = wide(memory.get(RMEM_ALLOC).copied());
-    row.rcv_queue_bytes = unread(socket).ok();
+    fill_receiver(&info, meminfo(socket)?.as_ref(), unread(socket).ok(), row);
     Ok(())
-}
-
-fn wide<T: Into<i64>>(value: Option<T>) -> Option<i64> {
-    value.map(Into::into)
-}
-
-fn long(value: Option<u64>) -> Option<i64> {
-    value.and_then(|v| i64::try_from(v).ok())
-}
-
-/// Bytes a second as bits a second; `None` where the kernel says unlimited.
-fn bits(value: Option<u64>) -> Option<i64> {
-    long(value.and_then(|v| v.checked_mul(8)))
 }
 
 /// The kernel's own account of a TCP socket.
@@ -92,10 +39,18 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     Ok(TcpInfo::from_bytes(&bytes[..len]))
 }
 
-fn meminfo(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+/// Bytes of `struct tcp_info` in this kernel.
+pub(crate) fn length_of_tcp_info() -> Result<u32, Error> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).attempted(|| "make a TCP socket".into())?;
+    let mut bytes = [0u8; TCP_INFO_BYTES];
+    let length = get_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes);
+    length.map(|length| length as u32).attempted(|| "read TCP_INFO".into())
+}
+
+fn meminfo(socket: BorrowedFd<'_>) -> io::Result<Option<Memory>> {
     let mut words = [0u32; MEMINFO_WORDS];
     let len = get_option(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut words)?;
-    Ok(words[..len / mem::size_of::<u32>()].to_vec())
+    Ok(Memory::from_words(&words[..len / mem::size_of::<u32>()]))
 }
 
 /// Reads an option into `value`; returns the bytes that the kernel filled.
@@ -108,11 +63,11 @@ fn get_option<T>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &mut T) -
 }
 
 /// Bytes received in order and not yet read (SIOCINQ, tcp(7)).
-fn unread(socket: BorrowedFd<'_>) -> io::Result<i64> {
+fn unread(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: FIONREAD writes one int.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(i64::from(bytes)) }
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(bytes.max(0) as u32) }
 }
 
 #[cfg(test)]
@@ -120,7 +75,6 @@ mod tests {
     use std::{
         io::Write,
         net::{TcpListener, TcpStream},
-        os::fd::AsFd,
     };
 
     use super::*;

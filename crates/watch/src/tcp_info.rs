@@ -1,16 +1,16 @@
 //! `struct tcp_info` (include/uapi/linux/tcp.h), decoded by offset from however many bytes the kernel gave.
 
-/// Bytes of the newest layout known here (Linux 6.18: 280 with AccECN's counters, which are not decoded).
+/// Bytes of the newest layout known here (Linux 6.18: 280, with AccECN's counters).
 pub(crate) const TCP_INFO_BYTES: usize = 280;
 
 /// What the kernel returned for TCP_INFO.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
     bytes: [u8; TCP_INFO_BYTES],
     len: usize,
 }
 
-/// Declares a getter for each field: name, type, offset.
+/// Declares a getter for each field, and the list of all: name, type, offset.
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $offset:literal,)*) => {
         impl TcpInfo {
@@ -18,6 +18,13 @@ macro_rules! fields {
                 let field = self.bytes[..self.len].get($offset..$offset + size_of::<$type>())?;
                 Some(<$type>::from_ne_bytes(field.try_into().ok()?))
             })*
+
+            /// Every whole-byte field that the kernel returned, in its order, by the name of its getter.
+            pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name().map(u64::from)),)*]
+                    .into_iter()
+                    .filter_map(|(name, value)| Some((name, value?)))
+            }
         }
     };
 }
@@ -27,10 +34,22 @@ fields! {
     state: u8 = 0,
     /// Congestion state: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
     ca_state: u8 = 1,
+    /// Timeouts in a row without an answer.
+    retransmits: u8 = 2,
+    /// Window or keep-alive probes in a row without an answer.
+    probes: u8 = 3,
+    /// Doublings of the retransmission timeout.
+    backoff: u8 = 4,
+    /// TCPI_OPT_*: 1 timestamps, 2 SACK, 4 window scale, 8 ECN, 16 ECN seen, 32 SYN data acknowledged.
+    options: u8 = 5,
     /// Retransmission timeout, us.
     rto_us: u32 = 8,
+    /// Delayed-ACK timeout, us.
+    ato_us: u32 = 12,
     /// Sender's MSS, bytes.
     snd_mss: u32 = 16,
+    /// Receiver's estimate of the peer's segment size, bytes.
+    rcv_mss: u32 = 20,
     /// Segments outstanding.
     unacked: u32 = 24,
     /// Of these, SACKed.
@@ -39,6 +58,12 @@ fields! {
     lost: u32 = 32,
     /// Of these, retransmitted.
     retrans: u32 = 36,
+    /// Time since data was last sent, ms.
+    last_data_sent_ms: u32 = 44,
+    /// Time since data last arrived, ms.
+    last_data_recv_ms: u32 = 52,
+    /// Time since an ACK last arrived, ms.
+    last_ack_recv_ms: u32 = 56,
     /// Path MTU, bytes.
     pmtu: u32 = 60,
     /// Receiver's current window clamp, bytes.
@@ -51,6 +76,10 @@ fields! {
     snd_ssthresh: u32 = 76,
     /// Congestion window, segments.
     snd_cwnd: u32 = 80,
+    /// MSS that we advertised, bytes.
+    advmss: u32 = 84,
+    /// Segments that may come out of order before a loss is assumed.
+    reordering: u32 = 88,
     /// Receiver's round-trip estimate, us.
     rcv_rtt_us: u32 = 92,
     /// Receiver's autotuning estimate, bytes.
@@ -59,16 +88,22 @@ fields! {
     total_retrans: u32 = 100,
     /// Pacing rate, bytes a second; all ones where unlimited.
     pacing_rate: u64 = 104,
+    /// Largest pacing rate allowed, bytes a second; all ones where unlimited.
+    max_pacing_rate: u64 = 112,
     /// Bytes acknowledged since the start.
     bytes_acked: u64 = 120,
     /// Bytes received in order since the start.
     bytes_received: u64 = 128,
     /// Segments sent.
     segs_out: u32 = 136,
+    /// Segments received.
+    segs_in: u32 = 140,
     /// Bytes in the send buffer never sent.
     notsent_bytes: u32 = 144,
     /// Smallest round-trip time, us; all ones before the first sample.
     min_rtt_us: u32 = 148,
+    /// Segments with payload received.
+    data_segs_in: u32 = 152,
     /// Segments with payload sent.
     data_segs_out: u32 = 156,
     /// Latest delivery rate sample, bytes a second.
@@ -81,18 +116,48 @@ fields! {
     sndbuf_limited_us: u64 = 184,
     /// Segments delivered, SACKed ones included.
     delivered: u32 = 192,
+    /// Of these, acknowledged with a mark of congestion.
+    delivered_ce: u32 = 196,
     /// Bytes sent, retransmissions included.
     bytes_sent: u64 = 200,
     /// Bytes retransmitted.
     bytes_retrans: u64 = 208,
+    /// Duplicates that the peer reported (RFC 2883).
+    dsack_dups: u32 = 216,
     /// Reordering events seen.
     reord_seen: u32 = 220,
+    /// Segments received out of order.
+    rcv_ooopack: u32 = 224,
     /// The peer's window, bytes, scaled (Linux 5.4).
     snd_wnd: u32 = 228,
     /// The window we advertise, bytes (Linux 6.2).
     rcv_wnd: u32 = 232,
+    /// Changes of the path's hash, to get off a bad path (Linux 6.2).
+    rehash: u32 = 236,
     /// Retransmission timeouts since the start (Linux 6.7).
     total_rto: u16 = 240,
+    /// Recoveries from timeouts since the start (Linux 6.7).
+    total_rto_recoveries: u16 = 242,
+    /// Time spent in these, ms (Linux 6.7).
+    total_rto_time_ms: u32 = 244,
+    /// Segments received with a mark of congestion (AccECN, Linux 6.18, as all that follow).
+    received_ce: u32 = 248,
+    /// Bytes delivered marked ECT(1).
+    delivered_e1_bytes: u32 = 252,
+    /// Bytes delivered marked ECT(0).
+    delivered_e0_bytes: u32 = 256,
+    /// Bytes delivered marked with congestion.
+    delivered_ce_bytes: u32 = 260,
+    /// Bytes received marked ECT(1).
+    received_e1_bytes: u32 = 264,
+    /// Bytes received marked ECT(0).
+    received_e0_bytes: u32 = 268,
+    /// Bytes received marked with congestion.
+    received_ce_bytes: u32 = 272,
+    /// How AccECN's negotiation failed.
+    accecn_fail_mode: u16 = 276,
+    /// Whether AccECN's option was seen.
+    accecn_opt_seen: u16 = 278,
 }
 
 impl TcpInfo {
@@ -102,6 +167,17 @@ impl TcpInfo {
         let mut copy = [0; TCP_INFO_BYTES];
         copy[..len].copy_from_slice(&bytes[..len]);
         TcpInfo { bytes: copy, len }
+    }
+
+    /// Window scales: ours for what the peer advertises, and the one we asked the peer to apply (the seventh byte's halves).
+    pub fn wscales(&self) -> Option<(u8, u8)> {
+        (self.len > 6).then(|| (self.bytes[6] & 0xf, self.bytes[6] >> 4))
+    }
+
+    /// Segments in the network by the sender's reckoning (tcp_packets_in_flight).
+    pub fn in_flight(&self) -> Option<u32> {
+        let gone = self.sacked()?.saturating_add(self.lost()?);
+        Some(self.unacked()?.saturating_sub(gone).saturating_add(self.retrans()?))
     }
 
     /// Whether the latest delivery rate sample was limited by the application (bit 0 of the eighth byte).
@@ -122,6 +198,16 @@ mod tests {
         assert_eq!(info.total_retrans(), Some(u32::from_ne_bytes([100, 101, 102, 103])));
         assert_eq!(info.pacing_rate(), None);
         assert_eq!(info.snd_wnd(), None);
+    }
+
+    #[test]
+    fn the_list_of_fields_ends_where_the_answer_does() {
+        let bytes = [1u8; TCP_INFO_BYTES];
+        let all = TcpInfo::from_bytes(&bytes);
+        assert_eq!(all.fields().last(), Some(("accecn_opt_seen", 0x0101)));
+        assert_eq!(all.wscales(), Some((1, 0)));
+        let old = TcpInfo::from_bytes(&bytes[..104]);
+        assert_eq!(old.fields().last(), Some(("total_retrans", 0x0101_0101)));
     }
 
     #[test]

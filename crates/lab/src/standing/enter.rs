@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::OsString,
     io,
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
     path::Path,
     process::{Command, ExitStatus},
 };
@@ -15,6 +15,24 @@ use super::{
     mounts::PROGRAMS,
 };
 use crate::{Error, error::Attempted};
+
+/// The network namespace of `host` of the lab behind `socket`. Of a lab without root this process (which must have one thread
+/// only) enters the lab's user namespace, without which it may not be entered. The inner error says why the lab refused.
+///
+/// # Errors
+/// Where the lab does not answer, or its user namespace may not be entered.
+pub fn network_of(socket: &Path, host: &str) -> Result<Result<OwnedFd, String>, Error> {
+    let mut fds = match ask_to_enter(socket, host)? {
+        Ok(fds) => fds,
+        Err(why) => return Ok(Err(why)),
+    };
+    let network = fds.pop().ok_or_else(|| "it did not say where the host is".to_string());
+    // User, mounts and processes are left of a lab without root.
+    if let [user, _, _] = fds.as_slice() {
+        enter(user.as_fd(), Kind::User).attempted(|| format!("enter the user namespace of {host}"))?;
+    }
+    Ok(network)
+}
 
 /// Runs `program` (the name first, then its arguments) on `host` of the lab behind `socket` and waits for it. The
 /// process must have one thread only; it stays in the host's namespaces. The inner error says why the lab refused.

@@ -1,0 +1,365 @@
+//! Watched connections as a run on record: a flow for each direction that carries data.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+};
+
+use record::Writer;
+use schema::{
+    Event, EventKind, FlowSample, FlowSummary, RunSummary, SUMMARY_SCHEMA, Summary, TraceKind, TraceRow,
+};
+use verdict::{FlowContext, FlowTimes};
+use watch::{Cookie, Followed, Watcher, monotonic_ns};
+
+use super::flows::{self, Pairs};
+use crate::{job::compact, measured_record};
+
+/// The engine's name in the record.
+const ENGINE: &str = "watch";
+const NAME: &str = "watch";
+/// Slow-start threshold before a loss has set one (net/tcp.h).
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
+/// A record being written.
+pub struct Recording {
+    writer: Writer,
+    title: String,
+    started: String,
+    begun_ns: u64,
+    flows: BTreeMap<String, Flow>,
+    events: Vec<Event>,
+    tracks: HashMap<Cookie, Track>,
+}
+
+/// A flow so far.
+#[derive(Default)]
+struct Flow {
+    rows: Vec<FlowSample>,
+    looked_us: Option<i64>,
+    from: String,
+    to: String,
+    congestion: Option<String>,
+    /// Payload when it was first seen.
+    before: u64,
+    /// The sender's own account, where the sender is seen.
+    bytes: u64,
+}
+
+/// What is needed of a connection's events to tell the next.
+#[derive(Default)]
+struct Track {
+    /// An ACK whose effect shows with the next event.
+    pending: Option<TraceRow>,
+    window_shut: bool,
+    total_rto: Option<u32>,
+    ca_state: u8,
+}
+
+impl Recording {
+    /// Begins the record of whatever `filter` means.
+    pub fn begin(runs_dir: &Path, filter: &str) -> anyhow::Result<Self> {
+        let title = if filter.is_empty() { "all connections".into() } else { filter.to_string() };
+        let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let summary = summary(&title, measured_record::begun(ENGINE, started.clone()));
+        let toml = format!(
+            "# Watched connections; there is no scenario.\ntitle = {}\n",
+            serde_json::to_string(&summary.title)?
+        );
+        let id = record::new_id(&compact(&started), ENGINE, None, 1);
+        let writer = Writer::create(runs_dir, NAME, &id, &toml, &summary)?;
+        Ok(Recording {
+            writer,
+            title,
+            started,
+            begun_ns: monotonic_ns(),
+            flows: BTreeMap::new(),
+            events: Vec::new(),
+            tracks: HashMap::new(),
+        })
+    }
+
+    /// Takes the latest looks and the events since the last.
+    pub fn take(&mut self, watcher: &Watcher, events: &[watch::Event]) -> anyhow::Result<()> {
+        let pairs = Pairs::of(watcher);
+        let mut rows = Vec::new();
+        let mut told = Vec::new();
+        for connection in watcher.connections().filter(|connection| connection.closed_ns.is_none()) {
+            let other = pairs.other_end(connection);
+            if flows::acked(connection) > 0 || connection.look.wqueue_bytes > 0 {
+                self.row(connection, other, true, &mut rows, &mut told);
+            }
+            if other.is_none() && flows::received(connection) > 0 {
+                self.row(connection, None, false, &mut rows, &mut told);
+            }
+        }
+        let traced = self.trace(watcher, events, &mut told);
+        self.writer.append(&rows, &[], &told)?;
+        self.writer.append_trace(&traced)?;
+        self.events.extend(told);
+        Ok(())
+    }
+
+    fn time_us(&self, at_ns: u64) -> i64 {
+        (at_ns.saturating_sub(self.begun_ns) / 1000) as i64
+    }
+
+    /// A row of the flow that a connection sends or receives.
+    fn row(
+        &mut self,
+        connection: &Followed,
+        other: Option<&Followed>,
+        sends: bool,
+        rows: &mut Vec<FlowSample>,
+        told: &mut Vec<Event>,
+    ) {
+        let time_us = self.time_us(connection.looked_ns);
+        let (name, ends) = match sends {
+            true => (flows::outgoing(connection), connection.look.ends),
+            false => (flows::incoming(connection), connection.look.ends.reversed()),
+        };
+        let counted = if sends { flows::acked(connection) } else { flows::received(connection) };
+        let mut row = FlowSample { time_us, flow: name.clone(), ..FlowSample::default() };
+        match sends {
+            true => flows::sent_row(connection, other, &mut row),
+            false => flows::received_row(connection, &mut row),
+        }
+        let flow = self.flows.entry(name.clone()).or_insert_with(|| {
+            told.push(Event { time_us, subject: name, kind: EventKind::Start, value: 0 });
+            Flow {
+                from: ends.local.ip().to_string(),
+                to: ends.peer.ip().to_string(),
+                before: counted,
+                ..Flow::default()
+            }
+        });
+        // A look that told nothing new.
+        if flow.looked_us.replace(time_us) == Some(time_us) {
+            return;
+        }
+        flow.congestion = connection.look.congestion.clone().filter(|_| sends);
+        flow.bytes = counted.saturating_sub(flow.before);
+        match flow.rows.last() {
+            Some(last) if !connection.tally.traced => watch::notice(last, &row, told),
+            _ => {}
+        }
+        flow.rows.push(row.clone());
+        rows.push(row);
+    }
+
+    /// Events as the record has them, and the rows of the trace.
+    fn trace(&mut self, watcher: &Watcher, events: &[watch::Event], told: &mut Vec<Event>) -> Vec<TraceRow> {
+        let mut rows = Vec::new();
+        for event in events {
+            let Some(connection) = watcher.connection(event.cookie) else { continue };
+            let subject = flows::outgoing(connection);
+            let time_us = self.time_us(event.time_ns);
+            let track = self.tracks.entry(event.cookie).or_default();
+            let waiting = i64::from(connection.look.wqueue_bytes);
+            if let Some(row) = track.take(event, time_us, &subject, waiting, told) {
+                if let Some(flow) = self.flows.get_mut(&subject) {
+                    flow.rows.push(fine(&row, event.snd_mss));
+                }
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    /// Completes the record; where it lies. `early` tells that it was to be longer.
+    pub fn end(mut self, watcher: &Watcher, early: bool) -> anyhow::Result<PathBuf> {
+        let mut run = measured_record::begun(ENGINE, self.started.clone());
+        run.id = self.writer.id().to_string();
+        run.partial = early;
+        run.duration_s = monotonic_ns().saturating_sub(self.begun_ns) as f64 * 1e-9;
+        run.wall_s = run.duration_s;
+        if let Some(why) = watcher.without_kernel() {
+            run.quality.notes.push(format!("looked at by sock_diag: {why}"));
+        }
+        if watcher.lost_events() > 0 {
+            run.quality.ok = false;
+            run.quality.notes.push(format!("{} events came too fast and are missing", watcher.lost_events()));
+        }
+        let mut rows = Vec::new();
+        // What carried nothing meanwhile would only be in the way.
+        for (name, mut flow) in self.flows.into_iter().filter(|(_, flow)| flow.bytes > 0) {
+            flow.rows.sort_by_key(|row| row.time_us);
+            let context = context(&name, &flow);
+            verdict::decide(&mut flow.rows, &[], &context);
+            run.flows.push(flow.summary(&context));
+            rows.append(&mut flow.rows);
+        }
+        rows.sort_by_key(|row| row.time_us);
+        self.events.sort_by_key(|event| event.time_us);
+        run.fairness_jain = measured_record::fairness(&run.flows);
+        Ok(self.writer.finish(&summary(&self.title, run), &rows, &[], &self.events)?)
+    }
+}
+
+impl Flow {
+    fn summary(&self, context: &FlowContext) -> FlowSummary {
+        let times = FlowTimes {
+            kind: "tcp".into(),
+            cc: self.congestion.clone(),
+            started_us: self.rows.first().map(|row| row.time_us),
+            ended_us: self.rows.last().map(|row| row.time_us),
+            bytes: self.bytes,
+        };
+        verdict::summarize(&self.rows, &[], &times, context)
+    }
+}
+
+impl Track {
+    fn take(
+        &mut self,
+        event: &watch::Event,
+        time_us: i64,
+        subject: &str,
+        waiting_bytes: i64,
+        told: &mut Vec<Event>,
+    ) -> Option<TraceRow> {
+        let mut tell = |kind, value| told.push(Event { time_us, subject: subject.into(), kind, value });
+        match event.kind {
+            watch::EventKind::RoundTrip(rtt_us) => {
+                // It comes while the ACK is taken in.
+                if let Some(pending) = &mut self.pending {
+                    pending.rtt_us = Some(rtt_us.into());
+                }
+                return None;
+            }
+            watch::EventKind::State { new, .. } => {
+                tell(EventKind::TcpState, new.0.into());
+                if new == watch::State::CLOSED {
+                    tell(EventKind::Stop, 0);
+                }
+            }
+            watch::EventKind::CaState(state) if state != self.ca_state => {
+                self.ca_state = state;
+                tell(EventKind::CaState, state.into());
+            }
+            watch::EventKind::Retransmit(segments) => tell(EventKind::Retransmit, segments.into()),
+            watch::EventKind::CaState(_) | watch::EventKind::Ack => {}
+        }
+        if let Some(before) = self.total_rto.replace(event.total_rto)
+            && event.total_rto > before
+        {
+            tell(EventKind::Rto, (event.total_rto - before).into());
+        }
+        let shut = event.snd_wnd == 0;
+        if shut != self.window_shut && event.bytes_acked > 0 {
+            self.window_shut = shut;
+            match shut {
+                true => tell(EventKind::ZeroWindow, waiting_bytes),
+                false => tell(EventKind::WindowOpen, event.snd_wnd.into()),
+            }
+        }
+        // A SYN counts as a byte: who has no more acknowledged has sent nothing.
+        if event.kind != watch::EventKind::Ack || event.bytes_acked <= 1 {
+            return None;
+        }
+        let next = TraceRow { time_us, flow: subject.into(), kind: TraceKind::Ack, ..TraceRow::default() };
+        let mut row = self.pending.replace(next)?;
+        // What the sender is now is what the ACK before has made of it.
+        row.ack_bytes = i64::try_from(event.bytes_acked - 1).ok();
+        row.snd_cwnd_segs = Some(event.snd_cwnd.into());
+        row.snd_ssthresh_segs = (event.snd_ssthresh < INFINITE_SSTHRESH).then_some(event.snd_ssthresh.into());
+        row.inflight_segs = Some(event.in_flight.into());
+        row.srtt_us = (event.srtt_us > 0).then_some(event.srtt_us.into());
+        row.snd_wnd_bytes = Some(event.snd_wnd.into());
+        Some(row)
+    }
+}
+
+/// An ACK as a sample among the others, for plots. The verdict leaves it unlabelled: it does not tell what was outstanding.
+fn fine(row: &TraceRow, mss_bytes: u32) -> FlowSample {
+    FlowSample {
+        time_us: row.time_us,
+        flow: row.flow.clone(),
+        snd_mss_bytes: Some(mss_bytes.into()),
+        snd_cwnd_segs: row.snd_cwnd_segs,
+        snd_ssthresh_segs: row.snd_ssthresh_segs,
+        srtt_us: row.srtt_us,
+        snd_wnd_bytes: row.snd_wnd_bytes,
+        ..FlowSample::default()
+    }
+}
+
+/// Nothing is known of a flow's path and buffers: what other namespaces and hosts have set is not seen from here.
+fn context(name: &str, flow: &Flow) -> FlowContext {
+    FlowContext { name: name.into(), from: flow.from.clone(), to: flow.to.clone(), ..FlowContext::default() }
+}
+
+fn summary(title: &str, run: RunSummary) -> Summary {
+    Summary {
+        schema: SUMMARY_SCHEMA.into(),
+        scenario: NAME.into(),
+        title: format!("watch: {title}"),
+        host: lab::host_info(),
+        runs: vec![run],
+        published: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: watch::EventKind, cwnd: u32, snd_wnd: u32, total_rto: u32) -> watch::Event {
+        watch::Event {
+            cookie: Cookie(1),
+            time_ns: 0,
+            kind,
+            namespace: 0,
+            ends: watch::Ends { local: "10.0.0.1:1".parse().unwrap(), peer: "10.0.0.2:2".parse().unwrap() },
+            bytes_acked: 1001,
+            snd_cwnd: cwnd,
+            snd_ssthresh: INFINITE_SSTHRESH,
+            in_flight: 3,
+            srtt_us: 100,
+            snd_wnd,
+            rcv_wnd: 1,
+            snd_mss: 1448,
+            total_rto,
+            ca_state: 0,
+        }
+    }
+
+    #[test]
+    fn an_ack_has_the_window_that_it_made_and_its_round_trip() {
+        let mut track = Track::default();
+        let mut told = Vec::new();
+        let ack = watch::EventKind::Ack;
+        assert_eq!(track.take(&event(ack, 10, 500, 0), 5, "f", 0, &mut told), None);
+        track.take(&event(watch::EventKind::RoundTrip(77), 10, 0, 0), 6, "f", 0, &mut told);
+        let row = track.take(&event(ack, 11, 500, 0), 9, "f", 0, &mut told).unwrap();
+        assert_eq!((row.time_us, row.snd_cwnd_segs, row.rtt_us), (5, Some(11), Some(77)));
+        assert_eq!((row.ack_bytes, row.snd_ssthresh_segs), (Some(1000), None));
+        assert!(told.is_empty(), "{told:?}");
+        assert_eq!((fine(&row, 1448).snd_cwnd_segs, fine(&row, 1448).unacked_segs), (Some(11), None));
+    }
+
+    #[test]
+    fn windows_timeouts_and_states_are_events_once() {
+        let mut track = Track::default();
+        let mut told = Vec::new();
+        for (kind, snd_wnd, total_rto) in [
+            (watch::EventKind::CaState(0), 500, 0),
+            (watch::EventKind::CaState(4), 500, 1),
+            (watch::EventKind::CaState(4), 0, 1),
+            (watch::EventKind::Retransmit(2), 0, 3),
+            (watch::EventKind::Ack, 900, 3),
+        ] {
+            track.take(&event(kind, 10, snd_wnd, total_rto), 0, "f", 42, &mut told);
+        }
+        let found: Vec<_> = told.iter().map(|event| (event.kind, event.value)).collect();
+        let expected = [
+            (EventKind::CaState, 4),
+            (EventKind::Rto, 1),
+            (EventKind::ZeroWindow, 42),
+            (EventKind::Retransmit, 2),
+            (EventKind::Rto, 2),
+            (EventKind::WindowOpen, 900),
+        ];
+        assert_eq!(found, expected);
+    }
+}

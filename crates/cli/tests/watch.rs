@@ -1,0 +1,326 @@
+//! `longfat watch` from outside: against `ss`, against what the lab knows, its record, its exporter, its errors.
+
+mod common;
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::Stdio,
+    time::Duration,
+};
+
+use common::{
+    Place, Ran, eventually, is_root,
+    lab::{Lab, have, signal},
+    one_lab_at_a_time,
+};
+use serde_json::Value;
+
+/// h1 - h2 at 100 Mb/s and 10 ms with a queue that overflows.
+const LOSSY: &str = r#"title = "lossy"
+duration = "1s"
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+name = "wire"
+ends = ["h1", "h2"]
+forward = { rate = "50mbit", delay = "10ms", queue = "60kB" }
+"#;
+
+/// An idle connection that has carried 300 kB.
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut receiver, _) = listener.accept().unwrap();
+    for _ in 0..3 {
+        sender.write_all(&[0; 100_000]).unwrap();
+        receiver.read_exact(&mut [0; 100_000]).unwrap();
+    }
+    (sender, receiver)
+}
+
+/// What `ss` calls a field, and what we do.
+const FIELDS: [(&str, &str); 21] = [
+    ("cwnd", "snd_cwnd"),
+    ("ssthresh", "snd_ssthresh"),
+    ("mss", "snd_mss"),
+    ("pmtu", "pmtu"),
+    ("rcvmss", "rcv_mss"),
+    ("advmss", "advmss"),
+    ("bytes_sent", "bytes_sent"),
+    ("bytes_acked", "bytes_acked"),
+    ("bytes_received", "bytes_received"),
+    ("segs_out", "segs_out"),
+    ("segs_in", "segs_in"),
+    ("data_segs_out", "data_segs_out"),
+    ("data_segs_in", "data_segs_in"),
+    ("delivered", "delivered"),
+    ("reordering", "reordering"),
+    ("rcv_space", "rcv_space"),
+    ("rcv_ssthresh", "rcv_ssthresh"),
+    ("snd_wnd", "snd_wnd"),
+    ("rcv_wnd", "rcv_wnd"),
+    ("unacked", "unacked"),
+    ("notsent", "notsent_bytes"),
+];
+/// In milliseconds there, microseconds here.
+const TIMES: [(&str, &str); 4] =
+    [("rto", "rto_us"), ("ato", "ato_us"), ("minrtt", "min_rtt_us"), ("busy", "busy_time_us")];
+const MEMORY: [(&str, &str); 9] = [
+    ("r", "rmem_alloc"),
+    ("rb", "rcvbuf"),
+    ("t", "wmem_alloc"),
+    ("tb", "sndbuf"),
+    ("f", "fwd_alloc"),
+    ("w", "wmem_queued"),
+    ("o", "optmem"),
+    ("bl", "backlog"),
+    ("d", "drops"),
+];
+
+#[test]
+fn every_field_is_as_ss_has_it() {
+    if !have(&["ss"]) {
+        return;
+    }
+    let (sender, _receiver) = connection();
+    let port = sender.local_addr().unwrap().port().to_string();
+    let place = Place::new("");
+    let filter = ["local", "port", &port];
+    let own = [&["watch", "--once", "--json"], filter.as_slice()].concat();
+    let by_bpf = [&["watch", "--duration", "300ms", "--json"], filter.as_slice()].concat();
+    for command in [own, by_bpf] {
+        let ss = std::process::Command::new("ss")
+            .args(["-tinmH", &format!("sport = :{port}")])
+            .output()
+            .map(Ran::of)
+            .unwrap();
+        let document = place.run(&command).json();
+        let one = &document["connections"][0];
+        let compared = compare(&ss.stdout, one, &document["looks_by"]);
+        assert!(compared >= 24, "only {compared} fields are in both: {}", ss.stdout);
+        assert_eq!(one["process"]["pid"], std::process::id());
+    }
+}
+
+/// Compares all that both have; how many fields that are.
+fn compare(ss: &str, ours: &Value, looks_by: &Value) -> usize {
+    let words: Vec<&str> = ss.split_whitespace().collect();
+    let of = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix(':'));
+    let info = &ours["tcp_info"];
+    let mut compared = 0;
+    for (theirs, own) in FIELDS {
+        if let Some(value) = of(theirs) {
+            assert_eq!(info[own].to_string(), value, "{theirs}: {ss}");
+            compared += 1;
+        }
+    }
+    for (theirs, own) in TIMES {
+        if let Some(value) = of(theirs) {
+            let us = value.trim_end_matches("ms").parse::<f64>().unwrap() * 1000.0;
+            assert!((info[own].as_f64().unwrap() - us).abs() < 1.0, "{theirs}: {ss} against {info}");
+            compared += 1;
+        }
+    }
+    let (rtt, rttvar) = of("rtt").unwrap().split_once('/').unwrap();
+    for (value, own) in [(rtt, "rtt_us"), (rttvar, "rttvar_us")] {
+        assert!((info[own].as_f64().unwrap() - value.parse::<f64>().unwrap() * 1000.0).abs() < 1.0, "{own}");
+    }
+    let scales = format!("{},{}", info["snd_wscale"], info["rcv_wscale"]);
+    assert_eq!(of("wscale"), Some(scales.as_str()));
+    assert!(words.contains(&ours["congestion"].as_str().unwrap()), "{ss}");
+    let memory = of("skmem").unwrap().trim_matches(['(', ')']).split(',');
+    for part in memory {
+        let (name, value) = part.split_at(part.find(|c: char| c.is_ascii_digit()).unwrap());
+        let own = MEMORY.iter().find(|(theirs, _)| *theirs == name).unwrap().1;
+        // What eBPF remembers of a socket is charged to it.
+        if own != "optmem" || looks_by == "sock_diag" {
+            assert_eq!(ours["memory"][own].to_string(), value, "{own}: {ss}");
+            compared += 1;
+        }
+    }
+    compared + 4
+}
+
+#[test]
+fn a_lab_host_is_watched_and_what_is_traced_is_what_the_lab_dropped() {
+    if !is_root() || !have(&["iperf3"]) {
+        eprintln!("skipped: root is needed to trace");
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(LOSSY);
+    let lab = Lab::up(&place, &[]);
+    lab.serve_iperf3("h2");
+    let watched = ["watch", "--host", "h1", "--lab", &lab.name, "port", "5201"];
+    let traced = ["--per-ack", "--interval", "10ms", "--duration", "6s", "--record", "--json"];
+    let watching = place
+        .longfat(&[watched.as_slice(), &traced].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    lab.exec("h1", &["iperf3", "-c", "h2", "-t", "2", "-C", "reno"]);
+    let ran = Ran::of(watching.wait_with_output().unwrap());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    if ran.stderr.contains("round trips are not traced") {
+        eprintln!("skipped: there is no cgroup2 here");
+        return;
+    }
+    let document = ran.json();
+    assert_eq!((&document["lost_events"], &document["looks_by"]), (&0.into(), &"bpf".into()));
+    let all = document["connections"].as_array().unwrap();
+    let sum = |pick: fn(&Value) -> &Value| all.iter().map(|c| pick(c).as_u64().unwrap()).sum::<u64>();
+    let kernel = sum(|c| &c["tcp_info"]["total_retrans"]);
+    let traced = sum(|c| &c["counted"]["retransmitted_segs"]);
+    let for_nothing = sum(|c| &c["tcp_info"]["dsack_dups"]);
+    let status = lab.status();
+    let forward = status["links"].as_array().unwrap().iter().find(|l| l["direction"] == "forward").unwrap();
+    let dropped = forward["dropped_queue"].as_u64().unwrap();
+    assert!(dropped > 0, "{status}");
+    assert_eq!(traced, kernel, "each retransmission was told");
+    assert_eq!(traced - for_nothing, dropped, "what was dropped was sent again, and nothing else");
+    let bulk = all.iter().max_by_key(|c| c["tcp_info"]["bytes_acked"].as_u64()).unwrap();
+    assert_eq!((&bulk["namespace"], &bulk["closed"]), (&"h1".into(), &true.into()));
+    let counted = &bulk["counted"];
+    let least = counted["round_trip_us"][0].as_u64().unwrap();
+    assert!((10_000..11_500).contains(&least), "10 ms and the packets' time on the wire: {least} us");
+    assert!(counted["round_trips"].as_u64() > Some(100) && counted["every_event"] == true, "{counted}");
+    assert!(counted["slow_starts"].as_u64() >= Some(1) && counted["recoveries"].as_u64() >= Some(1));
+
+    let shown = place.run(&["show", "last", "--json"]).json();
+    let flows = shown["runs"][0]["flows"].as_array().unwrap();
+    let flow = flows.iter().max_by_key(|flow| flow["bytes"].as_u64()).unwrap();
+    assert!(flow["name"].as_str().unwrap().ends_with(">10.0.0.2:5201"), "{shown}");
+    assert!(flow["verdict"] == "loss" || flow["verdict"] == "path_rate", "{flow}");
+    for command in [
+        ["plot", "last", "-o", "w.svg"].as_slice(),
+        &["report", "last", "-o", "w.html"],
+        &["compare", "last", "last"],
+    ] {
+        let ran = place.run(command);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+}
+
+#[test]
+fn a_filter_that_is_wrong_is_shown_where_it_is() {
+    let place = Place::new("");
+    let ran = place.run(&["watch", "--once", "port", "5201", "and", "prot", "80"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("port 5201 and prot 80\n                ^^^^"), "{}", ran.stderr);
+    for wrong in [
+        ["watch", "--once", "--namespace", "no-such-namespace"],
+        ["watch", "--once", "--interval", "1us"],
+        ["watch", "--once", "--interval", "soon"],
+    ] {
+        assert_eq!(place.run(&wrong).code, 2, "{wrong:?}");
+    }
+    let none = place.run(&["watch", "--once", "port", "1"]);
+    assert_eq!((none.code, none.stdout.as_str()), (0, "no connection matches\n"));
+}
+
+#[test]
+fn web100_has_a_line_for_each_instrument() {
+    let (sender, _receiver) = connection();
+    let port = sender.local_addr().unwrap().port().to_string();
+    let place = Place::new("");
+    let text = place.run(&["watch", "--once", "--web100", "local", "port", &port]).stdout;
+    assert_eq!(text.lines().filter(|line| line.starts_with("  ")).count(), watch::web100::INSTRUMENTS.len());
+    let json = place.run(&["watch", "--once", "--web100", "--json", "local", "port", &port]).json();
+    let web100 = &json["connections"][0]["web100"];
+    assert_eq!(web100["HCDataOctetsOut"]["value"], 300_000);
+    assert_eq!(
+        (&web100["DupAcksIn"]["value"], &web100["DupAcksIn"]["nearness"]),
+        (&Value::Null, &"blank".into())
+    );
+}
+
+#[test]
+fn without_privilege_looking_works_and_tracing_says_what_it_needs() {
+    if is_root() && !have(&["setpriv"]) {
+        return;
+    }
+    let (sender, _receiver) = connection();
+    let port = sender.local_addr().unwrap().port().to_string();
+    let place = Place::new("");
+    let as_nobody = |args: &[&str]| {
+        let mut command = match is_root() {
+            true => {
+                let mut command = std::process::Command::new("setpriv");
+                command.args(["--bounding-set=-all", "--inh-caps=-all", common::binary()]);
+                command
+            }
+            false => std::process::Command::new(common::binary()),
+        };
+        Ran::of(command.current_dir(place.dir.path()).args(args).output().unwrap())
+    };
+    let traced = as_nobody(&["watch", "--events", "--duration", "1s", "port", &port]);
+    assert_eq!(traced.code, 4, "{traced:?}");
+    assert!(traced.stderr.contains("connections cannot be traced") && traced.stderr.contains("still works"));
+    let looked = as_nobody(&["watch", "--duration", "300ms", "--json", "local", "port", &port]);
+    assert_eq!(looked.code, 0, "{looked:?}");
+    let document = looked.json();
+    assert_eq!(document["looks_by"], "sock_diag");
+    assert_eq!(document["connections"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn an_interrupted_watch_leaves_a_record_that_opens() {
+    let (mut sender, mut receiver) = connection();
+    let port = sender.local_addr().unwrap().port().to_string();
+    let place = Place::new("");
+    let args = ["watch", "--record", "--no-bpf", "--interval", "20ms", "--duration", "60s", "port", &port];
+    let mut watching = place.longfat(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    let mut carry = || {
+        sender.write_all(&[0; 50_000]).unwrap();
+        receiver.read_exact(&mut [0; 50_000]).unwrap();
+    };
+    carry();
+    BufReader::new(watching.stdout.as_mut().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.contains("established"), "{first}");
+    carry();
+    std::thread::sleep(Duration::from_millis(200));
+    // `env` has become the program, so this is its process.
+    signal("-INT", watching.id());
+    let ran = Ran::of(watching.wait_with_output().unwrap());
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let told = ran
+        .stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("record: "))
+        .unwrap_or_else(|| panic!("{ran:?}"));
+    let shown = place.run(&["show", told.rsplit('/').next().unwrap(), "--json"]).json();
+    let run = &shown["runs"][0];
+    assert_eq!((&run["partial"], run["flows"].as_array().unwrap().len()), (&true.into(), 1), "{run}");
+    assert!(run["flows"][0]["bytes"].as_u64() >= Some(50_000), "{run}");
+}
+
+#[test]
+fn prometheus_is_told_the_aggregates() {
+    let (sender, _receiver) = connection();
+    let port = sender.local_addr().unwrap().port().to_string();
+    // A port that was free a moment ago.
+    let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let place = Place::new("");
+    let exporter = at.port().to_string();
+    let args = ["watch", "--no-bpf", "--prometheus", &exporter, "--duration", "60s", "port", &port];
+    let mut watching = place.longfat(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let asked = |request: &str| -> Option<String> {
+        let mut stream = TcpStream::connect(at).ok()?;
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    };
+    let line = "longfat_connections{state=\"established\"} 2";
+    let told = eventually(|| asked("GET /metrics HTTP/1.0\r\n\r\n").is_some_and(|text| text.contains(line)));
+    let refused = asked("POST / HTTP/1.0\r\n\r\n").unwrap_or_default();
+    signal("-TERM", watching.id());
+    watching.wait().unwrap();
+    assert!(told && refused.contains(" 405 "), "{refused}");
+}

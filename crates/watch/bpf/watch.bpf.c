@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Looks at connections, and tells what happens to them.
+ *
+ *   choose   walks one namespace's connections and marks those that are wanted: with storage of our own, and, where
+ *            round trips are traced, with the flag that has the kernel call round_trip.
+ *   look     walks what is marked, in all namespaces, and writes struct sample. It costs as much as there is marked; the
+ *            kernel's table of all connections has hundreds of thousands of places on a large machine.
+ *   others   write struct event into a ring.
+ *
+ * fill() is the kernel's tcp_get_info() (net/ipv4/tcp.c, 6.18) without taking the socket's lock, so that members may be some
+ * nanoseconds apart.
+ */
+#include "kernel_types.h"
+#include "bpf/bpf_helpers.h"
+#include "bpf/bpf_tracing.h"
+#include "bpf/bpf_core_read.h"
+#include "contract.h"
+
+#define MAP_HASH 1
+#define MAP_SK_STORAGE 24
+#define MAP_RINGBUF 27
+#define F_NO_PREALLOC 1
+#define STORAGE_CREATE 1
+
+#define AF_INET6 10
+#define TCP_CLOSE 7
+#define SOL_TCP 6
+#define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
+#define OPS_ACTIVE_ESTABLISHED 4
+#define OPS_PASSIVE_ESTABLISHED 5
+#define OPS_RTT 12
+#define FLAG_RTT 8
+
+static u64 (*const bpf_get_socket_cookie)(void *ctx) = (void *)46;
+static long (*const bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *ops, int flags) = (void *)59;
+static long (*const bpf_seq_write)(struct seq_file *seq, const void *data, u32 size) = (void *)127;
+static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
+
+extern unsigned long CONFIG_HZ __kconfig __weak;
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+const volatile struct settings settings = {};
+/* Events that found no room. */
+u64 lost_events = 0;
+
+struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, 1 << 18);
+	__uint(map_flags, F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, u32);
+} wanted SEC(".maps");
+
+struct {
+	__uint(type, MAP_SK_STORAGE);
+	__uint(map_flags, F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, u32);
+} marked SEC(".maps");
+
+struct {
+	__uint(type, MAP_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} events SEC(".maps");
+
+static __always_inline u32 usecs(u64 jiffies)
+{
+	return CONFIG_HZ ? jiffies * 1000000 / CONFIG_HZ : 0;
+}
+
+static __always_inline u32 msecs(u64 jiffies)
+{
+	return CONFIG_HZ ? jiffies * 1000 / CONFIG_HZ : 0;
+}
+
+static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
+{
+	struct sock *sk = (struct sock *)tp;
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
+	u32 now = bpf_jiffies64();
+
+	info->state = sk->__sk_common.skc_state;
+	info->ca_state = BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
+	info->retransmits = icsk->icsk_retransmits;
+	info->probes = icsk->icsk_probes_out;
+	info->backoff = icsk->icsk_backoff;
+	info->options = !!BPF_CORE_READ_BITFIELD(tp, rx_opt.tstamp_ok) |
+			!!BPF_CORE_READ_BITFIELD(tp, rx_opt.sack_ok) << 1 |
+			!!BPF_CORE_READ_BITFIELD(tp, rx_opt.wscale_ok) << 2 | !!(tp->ecn_flags & 0x11) << 3 |
+			!!(tp->ecn_flags & 8) << 4 | !!BPF_CORE_READ_BITFIELD(tp, syn_data_acked) << 5;
+	if (bpf_core_field_exists(tp->tcp_usec_ts))
+		info->options |= !!BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts) << 6;
+	if (BPF_CORE_READ_BITFIELD(tp, rx_opt.wscale_ok))
+		info->wscales = BPF_CORE_READ_BITFIELD(tp, rx_opt.snd_wscale) |
+				BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) << 4;
+	info->flags = BPF_CORE_READ_BITFIELD(tp, rate_app_limited);
+	if (bpf_core_field_exists(tp->fastopen_client_fail))
+		info->flags |= BPF_CORE_READ_BITFIELD(tp, fastopen_client_fail) << 1;
+	info->rto = usecs(icsk->icsk_rto);
+	info->ato = usecs(BPF_CORE_READ_BITFIELD(icsk, icsk_ack.ato));
+	info->snd_mss = tp->mss_cache;
+	info->rcv_mss = icsk->icsk_ack.rcv_mss;
+	info->unacked = tp->packets_out;
+	info->sacked = tp->sacked_out;
+	info->lost = tp->lost_out;
+	info->retrans = tp->retrans_out;
+	info->last_data_sent = msecs((u32)(now - tp->lsndtime));
+	info->last_data_recv = msecs((u32)(now - icsk->icsk_ack.lrcvtime));
+	info->last_ack_recv = msecs((u32)(now - tp->rcv_tstamp));
+	info->pmtu = icsk->icsk_pmtu_cookie;
+	info->rcv_ssthresh = tp->rcv_ssthresh;
+	info->rtt = tp->srtt_us >> 3;
+	info->rttvar = tp->mdev_us >> 2;
+	info->snd_ssthresh = tp->snd_ssthresh;
+	info->snd_cwnd = tp->snd_cwnd;
+	info->advmss = tp->advmss;
+	info->reordering = tp->reordering;
+	info->rcv_rtt = tp->rcv_rtt_est.rtt_us >> 3;
+	info->rcv_space = tp->rcvq_space.space;
+	info->total_retrans = tp->total_retrans;
+	info->pacing_rate = sk->sk_pacing_rate;
+	info->max_pacing_rate = sk->sk_max_pacing_rate;
+	info->bytes_acked = tp->bytes_acked;
+	info->bytes_received = tp->bytes_received;
+	info->segs_out = tp->segs_out;
+	info->segs_in = tp->segs_in;
+	s32 notsent = tp->write_seq - tp->snd_nxt;
+	info->notsent_bytes = notsent > 0 ? notsent : 0;
+	info->min_rtt = tp->rtt_min.s[0].v;
+	info->data_segs_in = tp->data_segs_in;
+	info->data_segs_out = tp->data_segs_out;
+	u64 delivered = tp->rate_delivered, interval = tp->rate_interval_us;
+	if (delivered && interval)
+		info->delivery_rate = delivered * tp->mss_cache * 1000000 / interval;
+	/* tcp_get_info_chrono_stats(): busy 1, receive window 2, send buffer 3; busy is the sum of all. */
+	u64 running = (u32)(now - tp->chrono_start), chrono = tp->chrono_type;
+	u64 busy = tp->chrono_stat[0] + (chrono == 1 ? running : 0);
+	u64 window = tp->chrono_stat[1] + (chrono == 2 ? running : 0);
+	u64 buffer = tp->chrono_stat[2] + (chrono == 3 ? running : 0);
+	if (CONFIG_HZ) {
+		info->busy_time = (busy + window + buffer) * 1000000 / CONFIG_HZ;
+		info->rwnd_limited = window * 1000000 / CONFIG_HZ;
+		info->sndbuf_limited = buffer * 1000000 / CONFIG_HZ;
+	}
+	info->delivered = tp->delivered;
+	info->delivered_ce = tp->delivered_ce;
+	info->bytes_sent = tp->bytes_sent;
+	info->bytes_retrans = tp->bytes_retrans;
+	info->dsack_dups = tp->dsack_dups;
+	info->reord_seen = tp->reord_seen;
+	info->rcv_ooopack = tp->rcv_ooopack;
+	info->snd_wnd = tp->snd_wnd;
+	info->rcv_wnd = tp->rcv_wnd;
+	if (bpf_core_field_exists(tp->plb_rehash))
+		info->rehash = tp->plb_rehash + tp->timeout_rehash;
+	if (bpf_core_field_exists(tp->total_rto)) {
+		info->total_rto = tp->total_rto;
+		info->total_rto_recoveries = tp->total_rto_recoveries;
+		info->total_rto_time = tp->total_rto_time;
+	}
+	if (bpf_core_field_exists(tp->received_ce)) {
+		info->received_ce = tp->received_ce;
+		/* ECT(1), ECT(0), CE (include/net/inet_ecn.h). */
+		info->delivered_e1 = tp->delivered_ecn_bytes[0];
+		info->delivered_e0 = tp->delivered_ecn_bytes[1];
+		info->delivered_ce_bytes = tp->delivered_ecn_bytes[2];
+		info->received_e1 = tp->received_ecn_bytes[0];
+		info->received_e0 = tp->received_ecn_bytes[1];
+		info->received_ce_bytes = tp->received_ecn_bytes[2];
+		info->accecn_fail_mode = BPF_CORE_READ_BITFIELD(tp, accecn_fail_mode);
+		info->accecn_opt_seen = BPF_CORE_READ_BITFIELD(tp, saw_accecn_opt);
+	}
+}
+
+static __always_inline void observe(struct tcp_sock *tp, struct sample *sample)
+{
+	struct sock *sk = (struct sock *)tp;
+
+	sample->cookie = sk->__sk_common.skc_cookie.counter;
+	sample->time_ns = bpf_ktime_get_ns();
+	sample->memory[0] = sk->sk_backlog.rmem_alloc.counter;
+	sample->memory[1] = sk->sk_rcvbuf;
+	sample->memory[2] = sk->sk_wmem_alloc.refs.counter - 1; /* the socket itself counts one */
+	sample->memory[3] = sk->sk_sndbuf;
+	sample->memory[4] = sk->sk_forward_alloc;
+	sample->memory[5] = sk->sk_wmem_queued;
+	sample->memory[6] = sk->sk_omem_alloc.counter;
+	sample->memory[7] = sk->sk_backlog.len;
+	sample->memory[8] = sk->sk_drops.counter;
+	sample->rqueue = tp->rcv_nxt - tp->copied_seq;
+	sample->wqueue = tp->write_seq - tp->snd_una;
+	sample->info_bytes = settings.info_bytes;
+	fill(tp, &sample->info);
+}
+
+SEC("iter/bpf_sk_storage_map")
+int look(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock *sk = ctx->sk;
+	struct sample sample = {};
+
+	if (!sk || !ctx->value)
+		return 0;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	observe(tp, &sample);
+	bpf_seq_write(ctx->meta->seq, &sample, sizeof(sample));
+	return 0;
+}
+
+SEC("iter/tcp")
+int choose(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	u32 zero = 0;
+
+	if (!skc)
+		return 0;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp)
+		return 0;
+	u64 cookie = bpf_get_socket_cookie(tp);
+	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
+	if (!known || *known != WANTED)
+		return 0;
+	bpf_sk_storage_get(&marked, tp, &zero, STORAGE_CREATE);
+	if (settings.per_ack && !(tp->bpf_sock_ops_cb_flags & FLAG_RTT)) {
+		int flags = tp->bpf_sock_ops_cb_flags | FLAG_RTT;
+		bpf_setsockopt(skc, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
+	}
+	return 0;
+}
+
+static __always_inline bool is_watched(u32 netns)
+{
+	for (u32 i = 0; i < NETNS_MOST && i < settings.namespace_count; i++)
+		if (settings.namespaces[i] == netns)
+			return true;
+	return false;
+}
+
+/* Whether to tell of a connection: one that is wanted, or of which nobody knows yet. */
+static __always_inline bool is_wanted(u64 cookie)
+{
+	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
+	return !known || *known == WANTED;
+}
+
+static __always_inline void tell(struct sock *sk, u32 kind, u64 value)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return;
+	u32 netns = sk->__sk_common.skc_net.net->ns.inum;
+	if (!is_watched(netns))
+		return;
+	u64 cookie = bpf_get_socket_cookie(sk);
+	if (!is_wanted(cookie))
+		return;
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		__sync_fetch_and_add(&lost_events, 1);
+		return;
+	}
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
+	event->cookie = cookie;
+	event->time_ns = bpf_ktime_get_ns();
+	event->value = value;
+	event->bytes_acked = tp->bytes_acked;
+	event->kind = kind;
+	event->netns = netns;
+	event->snd_cwnd = tp->snd_cwnd;
+	event->snd_ssthresh = tp->snd_ssthresh;
+	/* While losses are being marked it may be below nothing. */
+	s32 in_flight = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	event->in_flight = in_flight > 0 ? in_flight : 0;
+	event->srtt_us = tp->srtt_us >> 3;
+	event->snd_wnd = tp->snd_wnd;
+	event->rcv_wnd = tp->rcv_wnd;
+	event->snd_mss = tp->mss_cache;
+	event->total_rto = bpf_core_field_exists(tp->total_rto) ? tp->total_rto : 0;
+	event->family = sk->__sk_common.skc_family;
+	event->local_port = sk->__sk_common.skc_num;
+	event->peer_port = __builtin_bswap16(sk->__sk_common.skc_dport);
+	event->ca_state = BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
+	__builtin_memset(event->local, 0, sizeof(event->local));
+	__builtin_memset(event->peer, 0, sizeof(event->peer));
+	if (event->family == AF_INET6) {
+		*(struct in6_addr *)event->local = sk->__sk_common.skc_v6_rcv_saddr;
+		*(struct in6_addr *)event->peer = sk->__sk_common.skc_v6_daddr;
+	} else {
+		*(u32 *)event->local = sk->__sk_common.skc_rcv_saddr;
+		*(u32 *)event->peer = sk->__sk_common.skc_daddr;
+	}
+	bpf_ringbuf_submit(event, 0);
+}
+
+/* The last look at a connection that is wanted, into the ring too: its length tells it from events. */
+static __always_inline void last_look(struct sock *sk)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	u64 cookie = bpf_get_socket_cookie(sk);
+	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
+
+	if (!tp || !known || *known != WANTED)
+		return;
+	struct sample *sample = bpf_ringbuf_reserve(&events, sizeof(*sample), 0);
+	if (!sample) {
+		__sync_fetch_and_add(&lost_events, 1);
+		return;
+	}
+	__builtin_memset(sample, 0, sizeof(*sample));
+	observe(tp, sample);
+	bpf_ringbuf_submit(sample, 0);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(state, struct sock *sk, int old, int new)
+{
+	if (new == TCP_CLOSE)
+		last_look(sk);
+	tell(sk, EVENT_STATE, (u64)(old & 0xff) << 8 | (new & 0xff));
+	return 0;
+}
+
+SEC("tp_btf/tcp_cong_state_set")
+int BPF_PROG(congestion_state, struct sock *sk, u8 new)
+{
+	tell(sk, EVENT_CA_STATE, new);
+	return 0;
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(retransmit, struct sock *sk, struct sk_buff *skb)
+{
+	struct tcp_skb_cb *cb = (struct tcp_skb_cb *)skb->cb;
+	tell(sk, EVENT_RETRANSMIT, cb->tcp_gso_segs);
+	return 0;
+}
+
+/* Fires for each segment of an established connection, before it is taken in. */
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
+{
+	if (settings.per_ack)
+		tell(sk, EVENT_ACK, 0);
+	return 0;
+}
+
+SEC("sockops")
+int round_trip(struct bpf_sock_ops *ops)
+{
+	if (ops->op == OPS_ACTIVE_ESTABLISHED || ops->op == OPS_PASSIVE_ESTABLISHED) {
+		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | FLAG_RTT);
+		return 1;
+	}
+	if (ops->op != OPS_RTT)
+		return 1;
+	u64 cookie = bpf_get_socket_cookie(ops);
+	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
+	if (!known || *known != WANTED)
+		return 1;
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		__sync_fetch_and_add(&lost_events, 1);
+		return 1;
+	}
+	__builtin_memset(event, 0, sizeof(*event));
+	event->cookie = cookie;
+	event->time_ns = bpf_ktime_get_ns();
+	event->kind = EVENT_RTT;
+	event->value = ops->args[0];
+	event->srtt_us = ops->args[1];
+	event->snd_cwnd = ops->snd_cwnd;
+	bpf_ringbuf_submit(event, 0);
+	return 1;
+}

@@ -1,0 +1,277 @@
+//! The instruments of web100 (RFC 4898, the TCP Extended Statistics MIB), and what Linux has for each.
+//!
+//! One table says for each instrument where its value comes from and how near that is. What nothing on Linux tells is blank,
+//! with the reason.
+
+use crate::{Followed, Look, TcpInfo};
+
+/// How near a value is to what web100 meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nearness {
+    /// The same.
+    Same,
+    /// Nearly the same; the source says what differs.
+    Near,
+    /// Made of looks: what happened between two of them is missing. The same where every event is traced.
+    Counted,
+    /// Only where each round trip is traced.
+    Traced,
+    /// Linux does not tell it.
+    Blank,
+}
+
+impl Nearness {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Nearness::Same => "same",
+            Nearness::Near => "near",
+            Nearness::Counted => "counted",
+            Nearness::Traced => "traced",
+            Nearness::Blank => "blank",
+        }
+    }
+}
+
+/// An instrument of web100.
+#[derive(Debug, Clone, Copy)]
+pub struct Instrument {
+    /// Its name in web100.
+    pub name: &'static str,
+    /// The unit of its value: empty for counts.
+    pub unit: &'static str,
+    /// How near the value is.
+    pub nearness: Nearness,
+    /// Where the value comes from; of a blank, why there is none.
+    pub source: &'static str,
+    read: fn(&Followed) -> Option<u64>,
+}
+
+impl Instrument {
+    /// The value for a connection; `None` where the kernel is too old, or nothing was measured yet.
+    pub fn value(&self, connection: &Followed) -> Option<u64> {
+        (self.read)(connection)
+    }
+}
+
+fn info(connection: &Followed) -> &TcpInfo {
+    &connection.look.info
+}
+
+fn option(look: &Look, bit: u8) -> Option<u64> {
+    look.info.options().map(|options| u64::from(options >> bit & 1))
+}
+
+/// Time with nothing to send: since the connection is followed, us.
+fn app_idle_us(connection: &Followed) -> Option<u64> {
+    let followed = connection.looked_ns.saturating_sub(connection.first_ns) / 1000;
+    Some(followed.saturating_sub(info(connection).busy_time_us()?))
+}
+
+/// Declares the table: an instrument a line.
+macro_rules! instruments {
+    ($($name:ident [$unit:literal] $nearness:ident $source:literal $read:expr;)*) => {
+        /// All instruments, in the order of section 7's table.
+        pub const INSTRUMENTS: &[Instrument] = &[$(Instrument {
+            name: stringify!($name),
+            unit: $unit,
+            nearness: Nearness::$nearness,
+            source: $source,
+            read: $read,
+        },)*];
+    };
+}
+
+instruments! {
+    SegsOut ["segs"] Same "tcp_info segs_out" |c| info(c).segs_out().map(u64::from);
+    SegsIn ["segs"] Same "tcp_info segs_in" |c| info(c).segs_in().map(u64::from);
+    DataSegsOut ["segs"] Same "tcp_info data_segs_out" |c| info(c).data_segs_out().map(u64::from);
+    DataSegsIn ["segs"] Same "tcp_info data_segs_in" |c| info(c).data_segs_in().map(u64::from);
+    HCDataOctetsOut ["bytes"] Same "tcp_info bytes_sent" |c| info(c).bytes_sent();
+    OctetsRetrans ["bytes"] Same "tcp_info bytes_retrans" |c| info(c).bytes_retrans();
+    SegsRetrans ["segs"] Same "tcp_info total_retrans" |c| info(c).total_retrans().map(u64::from);
+    HCThruOctetsAcked ["bytes"] Near "tcp_info bytes_acked; a SYN that was answered counts as one" |c| info(c).bytes_acked();
+    HCThruOctetsReceived ["bytes"] Same "tcp_info bytes_received" |c| info(c).bytes_received();
+    CurMSS ["bytes"] Same "tcp_info snd_mss" |c| info(c).snd_mss().map(u64::from);
+    PipeSize ["bytes"] Near "tcp_info (unacked - sacked - lost + retrans) x snd_mss" |c| {
+        Some(u64::from(info(c).in_flight()?) * u64::from(info(c).snd_mss()?))
+    };
+    MaxPipeSize ["bytes"] Counted "the largest PipeSize since the connection is followed" |c| {
+        Some(u64::from(c.tally.in_flight.range?.1) * u64::from(info(c).snd_mss()?))
+    };
+    SmoothedRTT ["us"] Same "tcp_info rtt" |c| info(c).rtt_us().filter(|rtt| *rtt > 0).map(u64::from);
+    RTTVar ["us"] Same "tcp_info rttvar" |c| info(c).rttvar_us().map(u64::from);
+    SampleRTT ["us"] Traced "sock_ops BPF_SOCK_OPS_RTT_CB, the latest" |c| c.tally.last_round_trip_us.map(u64::from);
+    MinRTT ["us"] Near "tcp_info min_rtt: of the last net.ipv4.tcp_min_rtt_wlen seconds, 300 unless set" |c| {
+        info(c).min_rtt_us().filter(|rtt| *rtt < u32::MAX).map(u64::from)
+    };
+    MaxRTT ["us"] Traced "the largest SampleRTT since the connection is followed" |c| {
+        c.tally.round_trip_us.range.map(|(_, most)| u64::from(most))
+    };
+    SumRTT ["us"] Traced "the sum of SampleRTT since the connection is followed" |c| {
+        (c.tally.round_trips > 0).then_some(c.tally.round_trips_sum_us)
+    };
+    CountRTT [""] Traced "how many SampleRTT since the connection is followed" |c| {
+        (c.tally.round_trips > 0).then_some(c.tally.round_trips)
+    };
+    CurRTO ["us"] Same "tcp_info rto" |c| info(c).rto_us().map(u64::from);
+    MinRTO ["us"] Counted "the smallest CurRTO of all looks" |c| c.tally.rto_us.range.map(|(least, _)| u64::from(least));
+    MaxRTO ["us"] Counted "the largest CurRTO of all looks" |c| c.tally.rto_us.range.map(|(_, most)| u64::from(most));
+    CurCwnd ["segs"] Near "tcp_info snd_cwnd: segments, where web100 has bytes" |c| info(c).snd_cwnd().map(u64::from);
+    CurSsthresh ["segs"] Near "tcp_info snd_ssthresh: segments; blank before the first loss" |c| {
+        info(c).snd_ssthresh().filter(|s| *s < crate::row::INFINITE_SSTHRESH).map(u64::from)
+    };
+    MaxSsCwnd ["segs"] Counted "the largest CurCwnd in slow start" |c| c.tally.slow_start_cwnd.range.map(|(_, most)| u64::from(most));
+    MaxCaCwnd ["segs"] Counted "the largest CurCwnd in congestion avoidance" |c| {
+        c.tally.avoidance_cwnd.range.map(|(_, most)| u64::from(most))
+    };
+    MinSsthresh ["segs"] Counted "the smallest CurSsthresh" |c| c.tally.ssthresh.range.map(|(least, _)| u64::from(least));
+    MaxSsthresh ["segs"] Counted "the largest CurSsthresh" |c| c.tally.ssthresh.range.map(|(_, most)| u64::from(most));
+    SlowStart [""] Counted "times that slow start began (web100 counts growths of the window)" |c| Some(c.tally.slow_starts);
+    CongAvoid [""] Counted "times that congestion avoidance began (web100 counts growths of the window)" |c| {
+        Some(c.tally.avoidances)
+    };
+    CongSignals [""] Counted "times that the congestion state became CWR, recovery or loss" |c| {
+        Some(c.tally.reductions + c.tally.recoveries + c.tally.losses)
+    };
+    Timeouts [""] Same "tcp_info total_rto (Linux 6.7)" |c| info(c).total_rto().map(u64::from);
+    CurTimeoutCount [""] Same "tcp_info retransmits" |c| info(c).retransmits().map(u64::from);
+    FastRetran [""] Counted "times that the congestion state became recovery" |c| Some(c.tally.recoveries);
+    CurRwinRcvd ["bytes"] Same "tcp_info snd_wnd" |c| info(c).snd_wnd().map(u64::from);
+    MaxRwinRcvd ["bytes"] Counted "the largest CurRwinRcvd" |c| c.tally.snd_wnd.range.map(|(_, most)| u64::from(most));
+    ZeroRwinRcvd [""] Counted "times that the peer's window closed" |c| Some(c.tally.zero_windows_received);
+    CurRwinSent ["bytes"] Same "tcp_info rcv_wnd (Linux 6.2)" |c| info(c).rcv_wnd().map(u64::from);
+    ZeroRwinSent [""] Counted "times that our window closed; the kernel counts them for the whole host alone (TCPToZeroWindowAdv)" |c| {
+        Some(c.tally.zero_windows_sent)
+    };
+    SndLimTimeRwin ["us"] Near "tcp_info rwnd_limited, in ticks of the kernel's clock" |c| info(c).rwnd_limited_us();
+    SndLimTimeSnd ["us"] Near "tcp_info sndbuf_limited, and the time followed without anything to send" |c| {
+        Some(info(c).sndbuf_limited_us()? + app_idle_us(c)?)
+    };
+    SndLimTimeCwnd ["us"] Near "tcp_info busy_time - rwnd_limited - sndbuf_limited" |c| {
+        Some(info(c).busy_time_us()?.saturating_sub(info(c).rwnd_limited_us()? + info(c).sndbuf_limited_us()?))
+    };
+    SndLimTransRwin [""] Blank "the kernel has clocks for what limits, and no counts of changes" |_| None;
+    SndLimTransSnd [""] Blank "as SndLimTransRwin" |_| None;
+    SndLimTransCwnd [""] Blank "as SndLimTransRwin" |_| None;
+    ECNsignals [""] Near "tcp_info delivered_ce: segments acknowledged as marked, where web100 counts reductions" |c| {
+        info(c).delivered_ce().map(u64::from)
+    };
+    CERcvd ["segs"] Same "tcp_info received_ce (Linux 6.18)" |c| info(c).received_ce().map(u64::from);
+    DSACKDups [""] Same "tcp_info dsack_dups" |c| info(c).dsack_dups().map(u64::from);
+    DupAcksIn [""] Blank "the kernel takes duplicate ACKs in without counting them" |_| None;
+    SACKsRcvd [""] Blank "tcp_info sacked is what is SACKed now, not what came" |_| None;
+    Reordering ["segs"] Near "tcp_info reordering: the distance tolerated now" |c| info(c).reordering().map(u64::from);
+    ReorderingSeen [""] Near "tcp_info reord_seen" |c| info(c).reord_seen().map(u64::from);
+    RcvOutOfOrder ["segs"] Near "tcp_info rcv_ooopack" |c| info(c).rcv_ooopack().map(u64::from);
+    RcvRTT ["us"] Same "tcp_info rcv_rtt" |c| info(c).rcv_rtt_us().filter(|rtt| *rtt > 0).map(u64::from);
+    SndWinScale ["bits"] Same "tcp_info snd_wscale" |c| info(c).wscales().map(|(snd, _)| u64::from(snd));
+    RcvWinScale ["bits"] Same "tcp_info rcv_wscale" |c| info(c).wscales().map(|(_, rcv)| u64::from(rcv));
+    TimestampsEnabled [""] Same "tcp_info options" |c| option(&c.look, 0);
+    SACKEnabled [""] Same "tcp_info options" |c| option(&c.look, 1);
+    ECNEnabled [""] Same "tcp_info options" |c| option(&c.look, 3);
+    CurAppWQueue ["bytes"] Near "inet_diag wqueue: written and not acknowledged" |c| Some(c.look.wqueue_bytes.into());
+    CurAppRQueue ["bytes"] Same "inet_diag rqueue" |c| Some(c.look.rqueue_bytes.into());
+    CurRetxQueue ["bytes"] Near "tcp_info retrans x snd_mss" |c| {
+        Some(u64::from(info(c).retrans()?) * u64::from(info(c).snd_mss()?))
+    };
+    CurReasmQueue ["bytes"] Blank "what came out of order is charged to the receive buffer with the rest" |_| None;
+    SpuriousFrDetected [""] Blank "an undone recovery leaves no count of the connection's own" |_| None;
+    SpuriousRtoDetected [""] Blank "as SpuriousFrDetected" |_| None;
+    LimCwnd ["segs"] Blank "the clamp of the window is not told" |_| None;
+    LimRwin ["bytes"] Blank "TCP_WINDOW_CLAMP is read by the socket's owner alone" |_| None;
+    IpTtl [""] Blank "sock_diag does not tell it" |_| None;
+    IpTos [""] Same "INET_DIAG_TOS; of IPv6, INET_DIAG_TCLASS" |c| c.look.tos.map(u64::from);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{Cookie, Ends, State, Tally};
+
+    fn connection(info: TcpInfo) -> Followed {
+        Followed {
+            place: String::new(),
+            process: None,
+            look: Look {
+                cookie: Cookie(1),
+                ends: Ends { local: "1.1.1.1:1".parse().unwrap(), peer: "1.1.1.2:2".parse().unwrap() },
+                state: State::ESTABLISHED,
+                uid: 0,
+                inode: 1,
+                rqueue_bytes: 11,
+                wqueue_bytes: 12,
+                tos: Some(4),
+                congestion: None,
+                congestion_info: None,
+                memory: None,
+                info,
+            },
+            looked_ns: 5_000_000_000,
+            first_ns: 0,
+            closed_ns: None,
+            rates_bps: None,
+            tally: Tally::default(),
+        }
+    }
+
+    fn value(of: &Followed, name: &str) -> Option<u64> {
+        INSTRUMENTS.iter().find(|i| i.name == name).unwrap_or_else(|| panic!("{name}")).value(of)
+    }
+
+    #[test]
+    fn every_line_of_the_table_is_there_once_with_its_source() {
+        let names: BTreeSet<_> = INSTRUMENTS.iter().map(|i| i.name).collect();
+        assert_eq!(names.len(), INSTRUMENTS.len());
+        assert!(INSTRUMENTS.iter().all(|i| !i.source.is_empty()));
+        for name in "SegsOut SegsIn DataSegsOut HCDataOctetsOut OctetsRetrans SegsRetrans HCThruOctetsAcked CurMSS PipeSize \
+            MaxPipeSize SmoothedRTT RTTVar SampleRTT MinRTT MaxRTT SumRTT CountRTT CurRTO CurCwnd CurSsthresh MaxSsCwnd \
+            MaxCaCwnd SlowStart CongAvoid CongSignals Timeouts CurTimeoutCount FastRetran CurRwinRcvd MaxRwinRcvd \
+            ZeroRwinRcvd CurRwinSent ZeroRwinSent SndLimTimeRwin SndLimTimeSnd SndLimTimeCwnd SndLimTransRwin ECNsignals \
+            CERcvd DSACKDups DupAcksIn SACKsRcvd Reordering RcvRTT SndWinScale SACKEnabled CurAppWQueue CurAppRQueue \
+            CurRetxQueue CurReasmQueue SpuriousFrDetected LimCwnd LimRwin IpTtl IpTos"
+            .split_whitespace()
+        {
+            assert!(names.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_blank_is_blank_and_everything_else_has_a_value_on_a_new_kernel() {
+        let mut whole = connection(TcpInfo::from_bytes(&[3; 280]));
+        whole.tally.look(1, &whole.look.info.clone());
+        whole.tally.look(2, &TcpInfo::from_bytes(&[0; 280]));
+        for instrument in INSTRUMENTS {
+            let expected = !matches!(instrument.nearness, Nearness::Blank | Nearness::Traced);
+            // In this made-up look the sender is in recovery, so it was in no other phase.
+            let phases = ["MaxSsCwnd", "MaxCaCwnd"].contains(&instrument.name);
+            assert_eq!(instrument.value(&whole).is_some(), expected && !phases, "{}", instrument.name);
+        }
+    }
+
+    #[test]
+    fn values_are_computed_as_the_source_says() {
+        let mut bytes = [0u8; 280];
+        for (at, value) in [(16, 1000u32), (24, 10), (28, 2), (32, 3), (36, 1)] {
+            bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        for (at, value) in [(168, 3_000_000u64), (176, 1_000_000), (184, 500_000)] {
+            bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        }
+        bytes[5] = 0b1010;
+        bytes[6] = 0x7a;
+        let of = connection(TcpInfo::from_bytes(&bytes));
+        assert_eq!(value(&of, "PipeSize"), Some(6000));
+        assert_eq!(value(&of, "CurRetxQueue"), Some(1000));
+        assert_eq!(value(&of, "SndLimTimeRwin"), Some(1_000_000));
+        assert_eq!(value(&of, "SndLimTimeCwnd"), Some(1_500_000));
+        assert_eq!(value(&of, "SndLimTimeSnd"), Some(2_500_000));
+        assert_eq!((value(&of, "SACKEnabled"), value(&of, "TimestampsEnabled")), (Some(1), Some(0)));
+        assert_eq!((value(&of, "SndWinScale"), value(&of, "RcvWinScale")), (Some(10), Some(7)));
+        assert_eq!((value(&of, "CurAppRQueue"), value(&of, "IpTos")), (Some(11), Some(4)));
+        let old = connection(TcpInfo::from_bytes(&bytes[..104]));
+        assert_eq!(value(&old, "Timeouts"), None, "an older kernel does not tell");
+    }
+}

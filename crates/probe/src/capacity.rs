@@ -9,7 +9,8 @@
 //! 3. *Token buckets*, behind which short bursts show the peak rate. Longer trains, sent at twice the rate found so far, show
 //!    a bend: the bucket's bytes pass at once, and all later ones at the rate at which tokens come.
 //!
-//! A train sent at R beside cross traffic X leaves at C R / (R + X), so two trains at R and 2 R give C without X.
+//! A train sent at R beside cross traffic X leaves at C R / (R + X), so trains at two rates give C without X (the regression of
+//! TOPP, Melander et al. 2000): that is done where there is a bucket, or where no burst was undisturbed.
 //!
 //! All rates are of IP bytes at the size of the probes; a link of Ethernet carries 14 bytes of header with each (38 with
 //! preamble, checksum and gap).
@@ -41,6 +42,10 @@ const LONG_PACKETS: (usize, usize) = (200, 200_000);
 /// A bend counts where more than this share of a train, and more than so many packets, passed before it.
 const BEND_SHARE: f64 = 0.08;
 const BEND_PACKETS: f64 = 4.0;
+/// Of a burst this share may pass before its bend: the later half is then straight.
+const BURST_BEND: f64 = 0.15;
+/// Gaps between two packets count where they are so many times the resolution.
+const WINDOW: f64 = 15.0;
 /// Long trains at ever other rates.
 const LONG_TRIES: usize = 8;
 
@@ -70,7 +75,8 @@ pub struct Capacity {
     /// Of the bursts of the present length.
     bursts: Vec<Burst>,
     rounds: usize,
-    /// Least departures-to-arrivals of the first packets, for all lengths.
+    /// Rates of a few packets each, of all bursts.
+    windows: Vec<f64>,
     undisturbed: Undisturbed,
     /// Rate, bit/s.
     found: Option<Interval>,
@@ -78,7 +84,6 @@ pub struct Capacity {
     bucket_bytes: Option<f64>,
     /// Rates sent and received of long trains beyond a bend.
     beyond: Vec<(f64, f64)>,
-    lossless: bool,
     doubts: Vec<String>,
 }
 
@@ -87,6 +92,8 @@ enum Phase {
     Grow { packets: usize },
     Measure { packets: usize },
     Long { rate_bps: f64, left: usize },
+    /// Long trains at the rate found, where cross traffic lay between the packets of bursts.
+    Slow { rate_bps: f64 },
     Done,
 }
 
@@ -118,12 +125,12 @@ impl Capacity {
             phase: Phase::Grow { packets: LEAST_PACKETS.min(most_packets(&limits, limits.mtu) / SCOUTS).max(2) },
             bursts: Vec::new(),
             rounds: 0,
+            windows: Vec::new(),
             undisturbed: Undisturbed::Unknown,
             found: None,
             peak_bps: None,
             bucket_bytes: None,
             beyond: Vec::new(),
-            lossless: true,
             doubts: Vec::new(),
         }
     }
@@ -147,7 +154,7 @@ impl Capacity {
         let dispersion = |b: &Burst| f64::from(self.bytes) * 8e9 * packets as f64 / b.rate_bps;
         let typical = median(&bursts.iter().map(dispersion).collect::<Vec<_>>()).unwrap_or(0.0);
         let lossy = bursts.iter().filter(|b| b.lost > 0).count() * 2 > bursts.len();
-        let bends = bursts.iter().filter(|b| b.bend > 0.25).count() * 2 > bursts.len();
+        let bends = bursts.iter().filter(|b| b.bend > BURST_BEND).count() * 2 > bursts.len();
         let wanted = DISPERSION * self.limits.resolution_ns;
         if (typical >= wanted && !bends) || packets >= self.most() || lossy {
             let fits = if lossy && !bends {
@@ -185,6 +192,9 @@ impl Capacity {
     fn measure(&mut self, packets: usize, seen: &[Seen]) {
         let new: Vec<Burst> = seen.iter().filter_map(|seen| self.burst(seen)).collect();
         self.bursts.extend(new);
+        for seen in seen {
+            self.look_through_windows(seen);
+        }
         self.rounds += 1;
         if self.bursts.is_empty() {
             self.phase = Phase::Done;
@@ -192,8 +202,7 @@ impl Capacity {
         }
         // Where losses are rare, bursts without any; their slopes are not bent by what is missing.
         let whole: Vec<Burst> = self.bursts.iter().filter(|b| b.lost == 0).copied().collect();
-        self.lossless = whole.len() * 4 >= self.bursts.len();
-        let bursts = if self.lossless { whole } else { self.bursts.clone() };
+        let bursts = if whole.len() * 4 >= self.bursts.len() { whole } else { self.bursts.clone() };
         let rates: Vec<f64> = bursts.iter().map(|b| b.rate_bps).collect();
         let Some(typical) = median(&rates) else { return self.phase = Phase::Done };
         let dispersion = f64::from(self.bytes) * 8e9 * packets as f64 / typical;
@@ -212,6 +221,9 @@ impl Capacity {
         let (value, sample) = if clean.len() >= ENOUGH.min(self.bursts.len() / 2) {
             self.undisturbed = Undisturbed::Enough;
             (median(&clean).unwrap_or(typical), clean)
+        } else if let Some(value) = self.most_frequent_window() {
+            self.undisturbed = Undisturbed::Enough;
+            (value, vec![value])
         } else {
             self.undisturbed = Undisturbed::TooFew;
             (mode(&rates).unwrap_or(typical), rates)
@@ -220,6 +232,28 @@ impl Capacity {
         let blur = 2.0 * self.limits.resolution_ns / dispersion;
         self.found = Some(Interval { low: low.min(value) * (1.0 - blur), value, high: high.max(value) * (1.0 + blur) });
         self.phase = Phase::Long { rate_bps: 2.0 * value, left: LONG_TRIES };
+    }
+
+    /// Rates between packets that are so few apart that cross traffic often misses them, where time stamps can tell.
+    fn look_through_windows(&mut self, seen: &Seen) {
+        let all: Vec<_> = seen.received().collect();
+        // The later half, as all slopes: what comes before may have come out of a bucket.
+        for pair in all[all.len() / 2..].windows(2) {
+            let gap = (pair[1].arrived_ns - pair[0].arrived_ns) as f64;
+            if pair[1].number == pair[0].number + 1 {
+                self.windows.push(f64::from(self.bytes) * 8e9 / gap.max(1.0));
+            }
+        }
+    }
+
+    /// The mode of the windows, where a fifth of them is within two per cent of it.
+    fn most_frequent_window(&self) -> Option<f64> {
+        let mode = mode(&self.windows)?;
+        if f64::from(self.bytes) * 8e9 / mode < WINDOW * self.limits.resolution_ns {
+            return None;
+        }
+        let near = self.windows.iter().filter(|rate| (*rate / mode - 1.0).abs() < 0.02).count();
+        (near >= 50 && near * 5 >= self.windows.len()).then_some(mode)
     }
 
     /// Packets of a long train at this rate.
@@ -239,63 +273,87 @@ impl Capacity {
         };
         let bend = median(&curves.iter().map(|c| c.bend_bytes).collect::<Vec<_>>()).unwrap_or(0.0);
         let total = median(&curves.iter().map(|c| c.bytes).collect::<Vec<_>>()).unwrap_or(1.0);
-        let bent = bend > (BEND_SHARE * total).max(BEND_PACKETS * f64::from(self.bytes));
         let before = self.found.map_or(f64::INFINITY, |found| found.value);
+        let bends = median(&self.bursts.iter().map(|b| b.bend).collect::<Vec<_>>()).is_some_and(|b| b > BURST_BEND);
+        // Beside cross traffic of all the capacity a train at twice the rate would still have two thirds of it.
+        let bent = bend > (BEND_SHARE * total).max(BEND_PACKETS * f64::from(self.bytes)) || rate < 0.6 * before
+            || bends;
         let none_known = self.found.is_none();
         if none_known && rate > 0.95 * sent && left > 1 {
             // Nothing held it up: faster.
             return self.phase = Phase::Long { rate_bps: 2.0 * rate_bps, left: left - 1 };
         }
         if self.bucket_bytes.is_some() || none_known || (bent && rate < 0.9 * before) {
-            self.beyond.push((sent, rate));
             if self.bucket_bytes.is_none() {
                 self.peak_bps = self.found.map(|found| found.value);
             }
+            // Nothing comes to the bucket faster than the links before it carry.
+            let sent = sent.min(self.peak_bps.unwrap_or(f64::INFINITY));
+            self.beyond.push((sent, rate));
             self.bucket_bytes = Some(bend.max(0.0));
             self.through_two_rates();
-            let near = (1.6..6.0).contains(&(sent / rate));
-            let settled = self.beyond.iter().filter(|(s, r)| (1.6..6.0).contains(&(s / r))).count() >= 2;
-            self.phase = match (left, near, settled) {
-                (0 | 1, ..) => {
+            self.phase = match (left, self.steep().count()) {
+                (0 | 1, _) => {
                     self.doubts.push("the rate behind a token bucket did not settle".into());
                     Phase::Done
                 }
-                (_, _, true) => Phase::Done,
-                // Once more, at another rate.
-                (_, true, false) => Phase::Long { rate_bps: 2.0 * sent.min(2.2 * rate), left: left - 1 },
-                (_, false, false) => Phase::Long { rate_bps: 2.0 * rate, left: left - 1 },
+                // Close to it now.
+                (_, 0) => Phase::Long { rate_bps: 2.0 * rate, left: left - 1 },
+                // Once more, at another rate: twice as fast, or slower where this host cannot.
+                (_, 1) if self.peak_bps.is_none_or(|peak| peak > 3.0 * rate) && sent < 3.0 * rate => Phase::Long { rate_bps: 2.0 * sent, left: left - 1 },
+                (_, 1) => Phase::Long { rate_bps: (0.6 * sent).max(1.15 * rate), left: left - 1 },
+                _ if self.two_rates().is_some() => Phase::Done,
+                _ => Phase::Long { rate_bps: (0.6 * sent).max(1.15 * rate), left: left - 1 },
             };
             return;
         }
-        // No bucket. What the train left at must fit what bursts showed, cross traffic allowed for.
-        if rate < 0.45 * before && sent > 1.5 * before {
-            self.doubts.push(format!(
-                "long trains passed at {:.3} of the bursts' rate: cross traffic, or a shaper with a large bucket",
-                rate / before
-            ));
-        }
-        self.phase = Phase::Done;
+        self.phase = match self.undisturbed {
+            Undisturbed::TooFew => {
+                self.beyond.push((sent, rate));
+                Phase::Slow { rate_bps: before }
+            }
+            _ => Phase::Done,
+        };
     }
 
-    /// 1 / out = 1 / C + X / C / in: from two trains, C.
-    fn through_two_rates(&mut self) {
-        let near: Vec<(f64, f64)> =
-            self.beyond.iter().filter(|(s, r)| (1.6..6.0).contains(&(s / r))).copied().collect();
-        let last = self.beyond.last().copied();
-        let (value, spread) = match (near.first(), near.last()) {
-            (Some(a), Some(b)) if (b.0 / a.0 - 1.0).abs() > 0.3 => {
-                let slope = (1.0 / a.1 - 1.0 / b.1) / (1.0 / a.0 - 1.0 / b.0);
-                // Cross traffic takes part of the way: the slope is X / C, from 0 to 1.
-                let value = 1.0 / (1.0 / b.1 - slope.clamp(0.0, 1.0) / b.0);
-                (value, (value / b.1 - 1.0).abs() / 3.0)
-            }
-            _ => match last {
-                Some((_, rate)) => (rate, 0.1),
-                None => return,
-            },
-        };
-        self.found = Some(Interval::within(value, spread.max(0.01)));
+    /// Long trains at twice the bursts' rate and at that rate itself: from the two, the capacity without cross traffic.
+    fn slow(&mut self, seen: &[Seen]) {
+        self.phase = Phase::Done;
+        let slow: Vec<Burst> = seen.iter().filter_map(|seen| self.burst(seen)).collect();
+        let sent = median(&slow.iter().filter_map(|b| b.sent_bps).collect::<Vec<_>>());
+        let rate = median(&slow.iter().map(|b| b.rate_bps).collect::<Vec<_>>());
+        let (Some(sent), Some(rate), Some(fast)) = (sent, rate, self.beyond.last()) else { return };
+        if fast.0 > 1.3 * sent && rate < 0.98 * sent {
+            self.found = Some(without_cross_traffic((sent, rate), *fast));
+        }
     }
+
+    /// Trains that were sent faster than they passed, but not so fast that little of them did.
+    fn steep(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        self.beyond.iter().copied().filter(|(sent, rate)| (1.1..8.0).contains(&(sent / rate)))
+    }
+
+    /// The slowest and the fastest of them, where they differ enough.
+    fn two_rates(&self) -> Option<[(f64, f64); 2]> {
+        let slow = self.steep().min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let fast = self.steep().max_by(|a, b| a.0.total_cmp(&b.0))?;
+        (fast.0 > 1.3 * slow.0).then_some([slow, fast])
+    }
+
+    fn through_two_rates(&mut self) {
+        self.found = match self.two_rates() {
+            Some([slow, fast]) => Some(without_cross_traffic(slow, fast)),
+            None => self.beyond.last().map(|(_, rate)| Interval::within(*rate, 0.1)),
+        };
+    }
+}
+
+/// From two trains' rates sent and received, the capacity: 1 / received = 1 / C + (X / C) / sent, with X / C from 0 to 1.
+fn without_cross_traffic(slow: (f64, f64), fast: (f64, f64)) -> Interval {
+    let share = (1.0 / slow.1 - 1.0 / fast.1) / (1.0 / slow.0 - 1.0 / fast.0);
+    let value = 1.0 / (1.0 / fast.1 - share.clamp(0.0, 1.0) / fast.0);
+    // What was added is known to a third of itself.
+    Interval::within(value, ((value / fast.1 - 1.0) / 3.0).clamp(0.01, 0.5))
 }
 
 /// Packets of `bytes` that the limit on the load allows within a second.
@@ -330,6 +388,13 @@ impl Method for Capacity {
                     gap: pause(packets, rate_bps.max(1e6)).min(Time::from_secs(1)),
                 })
             }
+            Phase::Slow { rate_bps } => {
+                let packets = self.long_packets(rate_bps);
+                Step::Send(Fleet {
+                    trains: vec![Train::paced(self.bytes, packets, rate_bps); 3],
+                    gap: pause(packets, rate_bps.max(1e6)).min(Time::from_secs(1)),
+                })
+            }
             Phase::Done => Step::Done,
         }
     }
@@ -342,6 +407,7 @@ impl Method for Capacity {
             Phase::Grow { packets } => self.grow(packets, seen),
             Phase::Measure { packets } => self.measure(packets, seen),
             Phase::Long { rate_bps, left } => self.long(rate_bps, left, seen),
+            Phase::Slow { .. } => self.slow(seen),
             Phase::Done => {}
         }
     }
@@ -362,7 +428,7 @@ impl Method for Capacity {
                     doubts.push("packets arrived as fast as this host sent them: the capacity is at least this".into());
                 }
                 if self.undisturbed == Undisturbed::TooFew {
-                    doubts.push("cross traffic disturbed almost every burst: the most frequent rate may be too low".into());
+                    doubts.push("cross traffic disturbed almost every burst: the capacity is computed from trains at two rates".into());
                 }
                 let dispersion = f64::from(self.bytes) * 8e9 * packets.max(LEAST_PACKETS) as f64 / value;
                 if dispersion < 20.0 * self.limits.resolution_ns {
@@ -394,6 +460,7 @@ impl Method for Capacity {
             Phase::Grow { packets } => format!("bursts of {packets} packets, to see how long they must be"),
             Phase::Measure { packets } => format!("bursts of {packets} packets, {} so far", self.bursts.len()),
             Phase::Long { rate_bps, .. } => format!("long trains at {:.3} Mb/s, to see past token buckets", rate_bps / 1e6),
+            Phase::Slow { rate_bps } => format!("long trains at {:.3} Mb/s, to see past cross traffic", rate_bps / 1e6),
             Phase::Done => "done".into(),
         }
     }

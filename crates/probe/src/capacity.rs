@@ -58,6 +58,8 @@ pub struct CapacityAnswer {
     pub peak_bps: Option<f64>,
     /// What the bucket holds, bytes of IP.
     pub bucket_bytes: Option<f64>,
+    /// What other traffic takes of it, bit/s, where trains at two rates showed it.
+    pub cross_bps: Option<f64>,
     /// Bytes of a probe, IP header included.
     pub packet_bytes: u32,
     /// Packets of a burst.
@@ -82,6 +84,8 @@ pub struct Capacity {
     found: Option<Interval>,
     peak_bps: Option<f64>,
     bucket_bytes: Option<f64>,
+    cross_bps: Option<f64>,
+    packets: usize,
     /// Rates sent and received of long trains beyond a bend.
     beyond: Vec<(f64, f64)>,
     doubts: Vec<String>,
@@ -130,6 +134,8 @@ impl Capacity {
             found: None,
             peak_bps: None,
             bucket_bytes: None,
+            cross_bps: None,
+            packets: 0,
             beyond: Vec::new(),
             doubts: Vec::new(),
         }
@@ -164,6 +170,7 @@ impl Capacity {
             } else {
                 packets
             };
+            self.packets = fits;
             self.phase = Phase::Measure { packets: fits };
         } else {
             let factor = if bends { 2.0 } else { (1.1 * wanted / typical.max(1.0)).clamp(1.5, 16.0) };
@@ -307,6 +314,13 @@ impl Capacity {
             };
             return;
         }
+        // A bucket that each burst emptied: its rate is known by their later halves.
+        let least_bend = quantile(&self.bursts.iter().map(|b| b.bend).collect::<Vec<_>>(), 0.1).unwrap_or(0.0)
+            * self.packets as f64
+            * f64::from(self.bytes);
+        if self.undisturbed == Undisturbed::Enough && least_bend > BEND_PACKETS * f64::from(self.bytes) {
+            self.bucket_bytes = Some(least_bend);
+        }
         self.phase = match self.undisturbed {
             Undisturbed::TooFew => {
                 self.beyond.push((sent, rate));
@@ -324,7 +338,8 @@ impl Capacity {
         let rate = median(&slow.iter().map(|b| b.rate_bps).collect::<Vec<_>>());
         let (Some(sent), Some(rate), Some(fast)) = (sent, rate, self.beyond.last()) else { return };
         if fast.0 > 1.3 * sent && rate < 0.98 * sent {
-            self.found = Some(without_cross_traffic((sent, rate), *fast));
+            let (found, cross) = without_cross_traffic((sent, rate), *fast);
+            (self.found, self.cross_bps) = (Some(found), Some(cross));
         }
     }
 
@@ -341,19 +356,23 @@ impl Capacity {
     }
 
     fn through_two_rates(&mut self) {
-        self.found = match self.two_rates() {
-            Some([slow, fast]) => Some(without_cross_traffic(slow, fast)),
-            None => self.beyond.last().map(|(_, rate)| Interval::within(*rate, 0.1)),
-        };
+        match self.two_rates() {
+            Some([slow, fast]) => {
+                let (found, cross) = without_cross_traffic(slow, fast);
+                (self.found, self.cross_bps) = (Some(found), Some(cross));
+            }
+            None => self.found = self.beyond.last().map(|(_, rate)| Interval::within(*rate, 0.1)),
+        }
     }
 }
 
-/// From two trains' rates sent and received, the capacity: 1 / received = 1 / C + (X / C) / sent, with X / C from 0 to 1.
-fn without_cross_traffic(slow: (f64, f64), fast: (f64, f64)) -> Interval {
+/// From two trains' rates sent and received, the capacity and the cross traffic: 1 / received = 1 / C + (X / C) / sent, with X / C from 0 to 1.
+fn without_cross_traffic(slow: (f64, f64), fast: (f64, f64)) -> (Interval, f64) {
     let share = (1.0 / slow.1 - 1.0 / fast.1) / (1.0 / slow.0 - 1.0 / fast.0);
-    let value = 1.0 / (1.0 / fast.1 - share.clamp(0.0, 1.0) / fast.0);
+    let share = share.clamp(0.0, 1.0);
+    let value = 1.0 / (1.0 / fast.1 - share / fast.0);
     // What was added is known to a third of itself.
-    Interval::within(value, ((value / fast.1 - 1.0) / 3.0).clamp(0.01, 0.5))
+    (Interval::within(value, ((value / fast.1 - 1.0) / 3.0).clamp(0.01, 0.5)), share * value)
 }
 
 /// Packets of `bytes` that the limit on the load allows within a second.
@@ -413,10 +432,7 @@ impl Method for Capacity {
     }
 
     fn answer(&self) -> CapacityAnswer {
-        let packets = match self.phase {
-            Phase::Grow { packets } | Phase::Measure { packets } => packets,
-            _ => self.bursts.len(),
-        };
+        let packets = self.packets;
         let mut doubts = self.doubts.clone();
         let value = self.found.map(|found| found.value);
         match value {
@@ -437,6 +453,9 @@ impl Method for Capacity {
             }
             Some(_) => {}
         }
+        if self.found.is_some() && self.bucket_bytes.is_some() && !self.beyond.is_empty() && self.two_rates().is_none() {
+            doubts.push("trains at one rate only reached the token bucket".into());
+        }
         if let Some(found) = self.found
             && found.high / found.low > 1.25
         {
@@ -446,9 +465,11 @@ impl Method for Capacity {
             capacity_bps: self.found,
             peak_bps: self.peak_bps,
             bucket_bytes: self.bucket_bytes,
+            cross_bps: self.cross_bps,
             packet_bytes: self.bytes,
             burst_packets: packets,
             validity: Validity::of(doubts, || match self.bucket_bytes {
+                Some(_) if self.beyond.is_empty() => "bursts agree once they have emptied a token bucket".into(),
                 Some(_) => "long trains at two rates agree on what passes once the bucket is empty".into(),
                 None => format!("{} bursts, and the undisturbed ones agree", self.bursts.len()),
             }),

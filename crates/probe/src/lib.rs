@@ -29,13 +29,18 @@
 //! ```
 
 mod answer;
+mod available;
 mod budget;
+mod buffer;
 mod capacity;
 mod curve;
 mod statistics;
 mod train;
+mod trend;
 
 pub use answer::{Interval, Limits, Validity};
+pub use available::{Available, AvailableAnswer};
 pub use budget::{Budget, Load, TooLarge};
+pub use buffer::{Buffer, BufferAnswer, BufferKind};
 pub use capacity::{Capacity, CapacityAnswer};
 pub use train::{Fleet, Method, Received, Seen, Step, Train};

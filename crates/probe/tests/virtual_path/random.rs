@@ -2,7 +2,7 @@
 
 use datagrams::Draws;
 use net::{Codel, Discipline, PipeSpec, QueueLimit, Rate};
-use probe::Limits;
+use probe::{BufferKind, Limits};
 use units::{BitRate, Bytes, Time};
 
 use super::{Cross, Sizes, VirtualPath};
@@ -85,6 +85,18 @@ impl RandomPath {
     /// IP bytes of 1500-byte packets that the link carries, bit/s.
     pub fn capacity_bps(&self) -> f64 {
         self.rate.0 as f64 * 1500.0 / 1514.0
+    }
+
+    /// Bytes of IP that the queue holds, or a policer's bucket, in packets of 1500 bytes; and what it is.
+    pub fn buffer(&self) -> (f64, BufferKind) {
+        let ip = |wire: u64| wire as f64 * 1500.0 / 1514.0;
+        match self.queue {
+            Queue::Bytes(limit) => (ip(limit), BufferKind::DropTailBytes),
+            Queue::Packets(limit) => (limit as f64 * 1500.0, BufferKind::DropTailPackets),
+            Queue::Shaper { limit, .. } => (ip(limit), BufferKind::Shaper),
+            Queue::Policer { burst } => (ip(burst), BufferKind::Policer),
+            Queue::Codel { limit } => (ip(limit), BufferKind::ActiveQueue),
+        }
     }
 
     /// The part that cross traffic leaves.

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    bdp, cc_command, exit, export_command, import_command, lab_command, manual, records, reproduce, run,
+    bdp, cc_command, exit, export_command, import_command, lab_command, manual, probe_command, records, reproduce, run,
     scenario_command, serve_command, sweep_command, test_args, test_command,
 };
 
@@ -49,6 +49,9 @@ enum Command {
     Test(Box<test_args::TestArgs>),
     /// Serve tests, of `longfat test` and of any iperf3 client
     Serve(Box<serve_command::ServeArgs>),
+    /// Measure a path by trains of packets: capacity, what is available, the bottleneck's buffer
+    #[command(subcommand)]
+    Probe(probe_command::ProbeCommand),
     /// List the runs on record
     Ls(records::LsArgs),
     /// Show one run
@@ -91,6 +94,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Cc(command) => cc_command::run(command, cli.json),
         Command::Test(args) => test_command::run(args, &cli.runs, cli.json),
         Command::Serve(args) => serve_command::run(args, cli.json),
+        Command::Probe(command) => probe_command::run(command, cli.json),
         Command::Ls(args) => records::ls(args, &cli.runs, cli.json),
         Command::Show(args) => records::show(args, &cli.runs, cli.json),
         Command::Compare(args) => records::compare(args, &cli.runs, cli.json),

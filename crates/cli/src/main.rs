@@ -30,6 +30,8 @@ mod measured_record;
 mod model_engine;
 mod open;
 mod output;
+mod probe_command;
+mod probe_text;
 mod progress;
 mod published;
 mod recorded_report;

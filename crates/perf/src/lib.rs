@@ -10,6 +10,7 @@ pub mod iperf3_json;
 mod options;
 mod pause;
 mod ping;
+pub mod probe;
 mod rate;
 pub mod report;
 mod stop;

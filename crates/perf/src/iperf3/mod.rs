@@ -15,7 +15,7 @@
 mod account;
 mod auth;
 mod client;
-mod control;
+pub(crate) mod control;
 mod drive;
 mod error;
 mod looks;
@@ -28,7 +28,7 @@ mod shared;
 mod socket;
 mod stream;
 mod tally;
-mod udp_stream;
+pub(crate) mod udp_stream;
 pub mod wire;
 
 pub use auth::{AuthError, Authority, Credentials, Padding, TIME_SKEW};

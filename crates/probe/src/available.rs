@@ -19,8 +19,9 @@ use crate::{
     trend::{Trend, trend},
 };
 
-/// Packets of a stream at least.
-const STREAM: usize = 240;
+/// Packets of a stream: at least pathload's, and more where that takes no longer than `STREAM_NS`.
+const STREAM: (usize, usize) = (100, 240);
+const STREAM_NS: f64 = 100e6;
 /// Streams of a fleet.
 const STREAMS: usize = 12;
 /// A stream lasts so many times the resolution, at least.
@@ -35,8 +36,8 @@ const RANGE: f64 = 0.02;
 const GREY_EDGE: f64 = 0.03;
 /// Fleets at most.
 const FLEETS: usize = 24;
-/// Rests between streams, in durations of a stream: a mean load below what is available, and a drained queue.
-const PAUSE: f64 = 5.0;
+/// Rests between streams, in durations of a stream: so that the queue of one has gone before the next.
+const PAUSE: f64 = 2.0;
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -119,7 +120,8 @@ impl Available {
         let wanted = (lasts * self.rate / 8e9 / f64::from(self.bytes)) as usize;
         let most = most_packets(&self.limits, self.bytes);
         self.cut |= wanted > most;
-        Train::paced(self.bytes, wanted.max(STREAM).min(most), self.rate)
+        let handy = (STREAM_NS * self.rate / 8e9 / f64::from(self.bytes)) as usize;
+        Train::paced(self.bytes, wanted.max(handy.clamp(STREAM.0, STREAM.1)).min(most), self.rate)
     }
 
     /// What a fleet says: too fast, not too fast, or neither.

@@ -36,7 +36,7 @@ const BURSTS: usize = 16;
 const ROUNDS: usize = 6;
 const ENOUGH: usize = 6;
 /// A long train lasts so long at the rate found, where the limit on the load allows it, ns.
-const LONG_NS: f64 = 200e6;
+const LONG_NS: f64 = 150e6;
 /// Packets of a long train, at least and at most.
 const LONG_PACKETS: (usize, usize) = (200, 200_000);
 /// A bend counts where more than this share of a train, and more than so many packets, passed before it.

@@ -13,6 +13,7 @@ mod ping;
 pub mod probe;
 mod rate;
 pub mod report;
+pub mod stamp;
 mod stop;
 mod sys;
 mod tcp;

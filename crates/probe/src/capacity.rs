@@ -86,8 +86,8 @@ pub struct Capacity {
     bucket_bytes: Option<f64>,
     cross_bps: Option<f64>,
     packets: usize,
-    /// Rates sent and received of long trains beyond a bend.
-    beyond: Vec<(f64, f64)>,
+    /// Long trains beyond a bend, or through cross traffic.
+    beyond: Vec<Passed>,
     doubts: Vec<String>,
 }
 
@@ -111,6 +111,24 @@ struct Burst {
     sent_bps: Option<f64>,
     /// Share of its packets before a bend.
     bend: f64,
+}
+
+/// What long trains at one rate showed.
+#[derive(Debug, Clone, Copy)]
+struct Passed {
+    sent_bps: f64,
+    rate_bps: f64,
+    /// How uncertain that rate is, as a share of itself: by the difference of the trains.
+    spread: f64,
+}
+
+impl Passed {
+    fn of(sent_bps: f64, rates: &[f64]) -> Option<Passed> {
+        let rate_bps = median(rates)?;
+        let range = quantile(rates, 1.0)? - quantile(rates, 0.0)?;
+        // The range of three is 1.7 standard deviations, and their median's is two thirds of one.
+        Some(Passed { sent_bps, rate_bps, spread: 0.4 * range / rate_bps })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -274,10 +292,12 @@ impl Capacity {
         let curves: Vec<Curve> =
             seen.iter().filter_map(|seen| curve(seen, self.limits.resolution_ns)).collect();
         let sent = median(&seen.iter().filter_map(Seen::sent_bps).collect::<Vec<_>>()).unwrap_or(rate_bps);
-        let Some(rate) = median(&curves.iter().map(|c| c.rate_bps).collect::<Vec<_>>()) else {
+        let rates: Vec<f64> = curves.iter().map(|c| c.rate_bps).collect();
+        let Some(passed) = Passed::of(sent, &rates) else {
             self.doubts.push("long trains were lost".into());
             return self.phase = Phase::Done;
         };
+        let rate = passed.rate_bps;
         let bend = median(&curves.iter().map(|c| c.bend_bytes).collect::<Vec<_>>()).unwrap_or(0.0);
         let total = median(&curves.iter().map(|c| c.bytes).collect::<Vec<_>>()).unwrap_or(1.0);
         let before = self.found.map_or(f64::INFINITY, |found| found.value);
@@ -296,8 +316,9 @@ impl Capacity {
             }
             // Nothing comes to the bucket faster than the links before it carry.
             let sent = sent.min(self.peak_bps.unwrap_or(f64::INFINITY));
-            self.beyond.push((sent, rate));
-            self.bucket_bytes = Some(bend.max(0.0));
+            self.beyond.push(Passed { sent_bps: sent, ..passed });
+            // Cross traffic leaves it emptier now and then.
+            self.bucket_bytes = Some(bend.max(self.bucket_bytes.unwrap_or(0.0)));
             self.through_two_rates();
             self.phase = match (left, self.steep().count()) {
                 (0 | 1, _) => {
@@ -323,7 +344,7 @@ impl Capacity {
         }
         self.phase = match self.undisturbed {
             Undisturbed::TooFew => {
-                self.beyond.push((sent, rate));
+                self.beyond.push(passed);
                 Phase::Slow { rate_bps: before }
             }
             _ => Phase::Done,
@@ -335,24 +356,25 @@ impl Capacity {
         self.phase = Phase::Done;
         let slow: Vec<Burst> = seen.iter().filter_map(|seen| self.burst(seen)).collect();
         let sent = median(&slow.iter().filter_map(|b| b.sent_bps).collect::<Vec<_>>());
-        let rate = median(&slow.iter().map(|b| b.rate_bps).collect::<Vec<_>>());
-        let (Some(sent), Some(rate), Some(fast)) = (sent, rate, self.beyond.last()) else { return };
-        if fast.0 > 1.3 * sent && rate < 0.98 * sent {
-            let (found, cross) = without_cross_traffic((sent, rate), *fast);
+        let rates: Vec<f64> = slow.iter().map(|b| b.rate_bps).collect();
+        let passed = sent.and_then(|sent| Passed::of(sent, &rates));
+        let (Some(slow), Some(fast)) = (passed, self.beyond.last()) else { return };
+        if fast.sent_bps > 1.3 * slow.sent_bps && slow.rate_bps < 0.98 * slow.sent_bps {
+            let (found, cross) = without_cross_traffic(slow, *fast);
             (self.found, self.cross_bps) = (Some(found), Some(cross));
         }
     }
 
     /// Trains that were sent faster than they passed, but not so fast that little of them did.
-    fn steep(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
-        self.beyond.iter().copied().filter(|(sent, rate)| (1.1..8.0).contains(&(sent / rate)))
+    fn steep(&self) -> impl Iterator<Item = Passed> + '_ {
+        self.beyond.iter().copied().filter(|passed| (1.1..8.0).contains(&(passed.sent_bps / passed.rate_bps)))
     }
 
     /// The slowest and the fastest of them, where they differ enough.
-    fn two_rates(&self) -> Option<[(f64, f64); 2]> {
-        let slow = self.steep().min_by(|a, b| a.0.total_cmp(&b.0))?;
-        let fast = self.steep().max_by(|a, b| a.0.total_cmp(&b.0))?;
-        (fast.0 > 1.3 * slow.0).then_some([slow, fast])
+    fn two_rates(&self) -> Option<[Passed; 2]> {
+        let slow = self.steep().min_by(|a, b| a.sent_bps.total_cmp(&b.sent_bps))?;
+        let fast = self.steep().max_by(|a, b| a.sent_bps.total_cmp(&b.sent_bps))?;
+        (fast.sent_bps > 1.3 * slow.sent_bps).then_some([slow, fast])
     }
 
     fn through_two_rates(&mut self) {
@@ -361,18 +383,23 @@ impl Capacity {
                 let (found, cross) = without_cross_traffic(slow, fast);
                 (self.found, self.cross_bps) = (Some(found), Some(cross));
             }
-            None => self.found = self.beyond.last().map(|(_, rate)| Interval::within(*rate, 0.1)),
+            None => self.found = self.beyond.last().map(|last| Interval::within(last.rate_bps, 0.1)),
         }
     }
 }
 
-/// From two trains' rates sent and received, the capacity and the cross traffic: 1 / received = 1 / C + (X / C) / sent, with X / C from 0 to 1.
-fn without_cross_traffic(slow: (f64, f64), fast: (f64, f64)) -> (Interval, f64) {
-    let share = (1.0 / slow.1 - 1.0 / fast.1) / (1.0 / slow.0 - 1.0 / fast.0);
+/// From trains at two rates, the capacity and the cross traffic: 1 / received = 1 / C + (X / C) / sent, with X / C from 0 to 1.
+fn without_cross_traffic(slow: Passed, fast: Passed) -> (Interval, f64) {
+    let reach = (1.0 / fast.sent_bps) / (1.0 / slow.sent_bps - 1.0 / fast.sent_bps);
+    let share = (1.0 / slow.rate_bps - 1.0 / fast.rate_bps) * fast.sent_bps * reach;
     let share = share.clamp(0.0, 1.0);
-    let value = 1.0 / (1.0 / fast.1 - share / fast.0);
-    // What was added is known to a third of itself.
-    (Interval::within(value, ((value / fast.1 - 1.0) / 3.0).clamp(0.01, 0.5)), share * value)
+    let value = 1.0 / (1.0 / fast.rate_bps - share / fast.sent_bps);
+    // The error of the line through both where it meets 1 / sent = 0.
+    let part = |passed: Passed, weight: f64| weight * passed.spread * value / passed.rate_bps;
+    let error = part(fast, 1.0 + reach).hypot(part(slow, reach));
+    // What was added for cross traffic is hardly known better than to a third of itself.
+    let least = ((value / fast.rate_bps - 1.0) / 3.0).max(0.01);
+    (Interval::within(value, (2.0 * error).clamp(least, 0.9)), share * value)
 }
 
 /// Packets of `bytes` that the limit on the load allows within a second.
@@ -457,9 +484,9 @@ impl Method for Capacity {
             doubts.push("trains at one rate only reached the token bucket".into());
         }
         if let Some(found) = self.found
-            && found.high / found.low > 1.25
+            && found.high / found.low > 1.2
         {
-            doubts.push("bursts differ by more than a quarter".into());
+            doubts.push("trains differ by too much, as cross traffic does".into());
         }
         CapacityAnswer {
             capacity_bps: self.found,

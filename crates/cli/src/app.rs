@@ -49,7 +49,7 @@ enum Command {
     Test(Box<test_args::TestArgs>),
     /// Serve tests, of `longfat test` and of any iperf3 client
     Serve(Box<serve_command::ServeArgs>),
-    /// Measure a path by trains of packets: capacity, what is available, the bottleneck's buffer
+    /// Measure a path by packets: capacity, what is available, its links, the bottleneck's buffer, delay, MTU
     #[command(subcommand)]
     Probe(probe_command::ProbeCommand),
     /// List the runs on record

@@ -1,6 +1,9 @@
 //! The sentences of `longfat probe`, and its plot.
 
-use probe::{AvailableAnswer, BufferAnswer, BufferKind, CapacityAnswer, Interval, Load, Validity};
+use probe::{
+    AvailableAnswer, BufferAnswer, BufferKind, CapacityAnswer, DelayAnswer, HopsAnswer, Interval, Load, MtuAnswer,
+    Validity,
+};
 use units::{BitRate, group_digits};
 use view::{
     Chart, ChartCurve, ChartPoint, ChartValue,
@@ -85,6 +88,75 @@ pub fn buffer_plot(answer: &BufferAnswer, host: &str) -> String {
             mark: first_lost,
         }],
     })
+}
+
+pub fn hops(answer: &HopsAnswer) -> String {
+    let heading = format!("{:>3}  {:<24} {:>10} {:>14} {:>10}", "HOP", "ADDRESS", "RTT", "LINK BEFORE IT", "TRAIN");
+    let mut lines = vec![heading];
+    for hop in &answer.hops {
+        lines.push(format!(
+            "{:>3}  {:<24} {:>10} {:>14} {:>10}",
+            hop.hop,
+            hop.address.map_or("*".into(), |address| address.to_string()),
+            hop.rtt_ms.map_or("-".into(), ms),
+            hop.link_bps.map_or("-".into(), |link| rate(link.value)),
+            hop.train_us.map_or("-".into(), |us| seconds(us / 1e6))
+        ));
+    }
+    let narrowest = match answer.bottleneck {
+        Some(hop) => format!("The narrowest link is the one before hop {hop}."),
+        None => "Which link is the narrowest is not known.".into(),
+    };
+    format!("{}\n{narrowest}", lines.join("\n"))
+}
+
+pub fn mtu(answer: &MtuAnswer) -> String {
+    let Some(mtu) = answer.mtu_bytes else { return "The path's MTU is not known.".into() };
+    let hole = match answer.black_hole {
+        true => " Larger packets vanish without a word from any router: a black hole.",
+        false => "",
+    };
+    format!("The path takes packets of {mtu} bytes of IP and no larger ones.{hole}")
+}
+
+pub fn delay(answer: &DelayAnswer) -> String {
+    let mut text = format!("{} of {} packets came back.", answer.sent - answer.lost, answer.sent);
+    if let Some([least, median, p95, p99]) = answer.rtt_ms {
+        text += &format!(
+            "\nRound trip: at least {}, median {}, 95 % within {}, 99 % within {}.",
+            ms(least),
+            ms(median),
+            ms(p95),
+            ms(p99)
+        );
+    }
+    for (way, one) in [("There", answer.forward), ("Back", answer.backward)] {
+        let Some(one) = one else { continue };
+        let [median, p95, p99] = one.variation_ms;
+        text += &format!(
+            "\n{way}: {} to {} (clocks do not agree; {} if both ways are alike), and above that {} in the median, {} in 95 %, {} in 99 %.",
+            ms(one.delay_ms.low),
+            ms(one.delay_ms.high),
+            ms(one.delay_ms.value),
+            ms(median),
+            ms(p95),
+            ms(p99)
+        );
+    }
+    if let Some(skew) = answer.skew_ppm {
+        text += &format!(
+            "\nThe other clock is {:.1} ppm faster ({:.1} to {:.1}). Time stamps are exact to {} together.",
+            skew.value,
+            skew.low,
+            skew.high,
+            ms(answer.stamp_error_ms)
+        );
+    }
+    text
+}
+
+fn ms(ms: f64) -> String {
+    seconds(ms / 1e3)
 }
 
 pub fn validity(validity: &Validity) -> String {

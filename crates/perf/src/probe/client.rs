@@ -157,7 +157,7 @@ impl Session {
             .map_err(|too_large| Error::TooLarge { needs: too_large.needs })?;
         while let Some(left) = at.0.checked_sub(self.now().0).filter(|left| *left > 0) {
             if stop.load(Ordering::Acquire) {
-                return Err(LinkError::Interrupted.into());
+                return Err(interrupted());
             }
             std::thread::sleep(Duration::from_nanos(left).min(NAP));
         }
@@ -210,7 +210,7 @@ impl Session {
                 Ok(n) => have += n,
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {
                     if stop.load(Ordering::Acquire) {
-                        return Err(LinkError::Interrupted.into());
+                        return Err(interrupted());
                     }
                     if begin.elapsed() >= within {
                         return Err(LinkError::Timeout { what, after: within }.into());
@@ -221,6 +221,11 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// The user has had enough.
+pub(super) fn interrupted() -> Error {
+    LinkError::Interrupted.into()
 }
 
 /// Connects to the first of the host's addresses that answers.

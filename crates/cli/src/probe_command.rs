@@ -8,13 +8,13 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use perf::{
     iperf3::IpVersion,
     probe::{Session, SessionOptions},
     stamp::{self, Key, SenderOptions},
 };
-use probe::{Available, Buffer, Capacity, Load, Method, Validity};
+use probe::{Available, Buffer, Capacity, Chirps, Load, Method, Validity};
 use serde::Serialize;
 use serde_json::json;
 use units::{BitRate, Time};
@@ -32,7 +32,7 @@ pub enum ProbeCommand {
     /// What the narrowest link carries; with `longfat serve` at the other end
     Capacity(PeerArgs),
     /// What other traffic leaves of it; with `longfat serve` at the other end
-    Available(PeerArgs),
+    Available(AvailableArgs),
     /// What the queue before the narrowest link holds, and what kind of queue it is; with `longfat serve` at the other end
     Buffer(BufferArgs),
     /// The links one by one, and which of them is the narrowest; any host will do
@@ -106,6 +106,25 @@ pub struct PeerArgs {
     patience: Duration,
 }
 
+/// A probe of what is available.
+#[derive(Debug, Args)]
+pub struct AvailableArgs {
+    #[command(flatten)]
+    peer: PeerArgs,
+    /// How: by streams of one rate each, or by trains that pass through all rates, which take a tenth of the load
+    #[arg(long, value_enum, default_value_t = Way::Streams)]
+    method: Way,
+}
+
+/// How to find what is available.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// As pathload
+    Streams,
+    /// As pathChirp
+    Chirps,
+}
+
 /// A buffer's probe.
 #[derive(Debug, Args)]
 pub struct BufferArgs {
@@ -124,7 +143,10 @@ pub fn run(command: &ProbeCommand, json: bool) -> anyhow::Result<()> {
             measured.tell(json, &probe_text::capacity(&measured.answer), &measured.answer.validity)
         }
         ProbeCommand::Available(args) => {
-            let measured = measure("available", args, Available::new)?;
+            let measured = match args.method {
+                Way::Streams => measure("available", &args.peer, Available::new)?,
+                Way::Chirps => measure("available", &args.peer, Chirps::new)?,
+            };
             measured.tell(json, &probe_text::available(&measured.answer), &measured.answer.validity)
         }
         ProbeCommand::Buffer(args) => {

@@ -151,6 +151,13 @@ impl Hops {
         }
     }
 
+    /// The hop asked now limits how often it answers, as Linux does (icmp_ratelimit): it is asked less often.
+    pub fn slow_down(&mut self) {
+        if let Some(found) = self.found.last_mut() {
+            found.silent = found.silent.max(SILENT);
+        }
+    }
+
     fn take_one(&mut self, ttl: u8, number: usize, reply: Option<HopReply>) {
         if number == 0 {
             self.found.push(Found { least: vec![None; SIZES], ..Found::default() });
@@ -166,7 +173,6 @@ impl Hops {
             None => found.silent += 1,
         }
         let gives_up = found.address.is_none() && found.silent >= SILENT;
-        // Who answers only now and then, as Linux does (icmp_ratelimit), is asked less often.
         let repeats = if found.silent >= SILENT { REPEATS_OF_LIMITED } else { REPEATS };
         self.phase = if number + 1 < SIZES * repeats && !gives_up {
             Phase::Slopes { ttl, number: number + 1 }

@@ -76,6 +76,7 @@ pub fn hops(to: IpAddr, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> Resul
             // It has answered before, and may again after a second.
             std::thread::sleep(LIMITED);
             replies = asker.ask(&packets, patience, stop)?;
+            hops.slow_down();
         }
         if let (false, Some(reply)) = (is_train, replies[0]) {
             answered = Some(reply);

@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    bdp, cc_command, exit, export_command, import_command, lab_command, manual, probe_command, records, reproduce, run,
-    scenario_command, serve_command, sweep_command, test_args, test_command,
+    bdp, cc_command, exit, export_command, import_command, lab_command, manual, probe_command, records,
+    reproduce, run, scenario_command, serve_command, sweep_command, test_args, test_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.

@@ -193,8 +193,13 @@ fn delay(args: &DelayArgs, json: bool) -> anyhow::Result<()> {
         session: args.ssid,
         patience: Duration::from_secs(2),
     };
-    output::note(&format!("longfat: {} packets, one each {} ms", args.count, args.interval.as_secs_f64() * 1e3));
-    let answer = stamp::measure(&options, &stop, &mut |_| {}).with_context(|| format!("the probe of {host} failed"))?;
+    output::note(&format!(
+        "longfat: {} packets, one each {} ms",
+        args.count,
+        args.interval.as_secs_f64() * 1e3
+    ));
+    let answer = stamp::measure(&options, &stop, &mut |_| {})
+        .with_context(|| format!("the probe of {host} failed"))?;
     tell("delay", host, &answer, json, &probe_text::delay(&answer), &answer.validity)?;
     match answer.rtt_ms {
         Some(_) => Ok(()),
@@ -289,8 +294,9 @@ fn measure<M: Method>(
         .into());
     }
     let mut method = method(limits);
-    let answer =
-        session.run(&mut method, &stop, &mut |doing| output::note(&format!("longfat: {doing}"))).map_err(failed)?;
+    let answer = session
+        .run(&mut method, &stop, &mut |doing| output::note(&format!("longfat: {doing}")))
+        .map_err(failed)?;
     Ok(Measured { kind, host: args.host.clone(), answer, load: session.load(), max_rate: args.max_rate })
 }
 
@@ -313,4 +319,3 @@ impl<A: Serialize> Measured<A> {
         ))
     }
 }
-

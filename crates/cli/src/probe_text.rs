@@ -1,8 +1,8 @@
 //! The sentences of `longfat probe`, and its plot.
 
 use probe::{
-    AvailableAnswer, BufferAnswer, BufferKind, CapacityAnswer, DelayAnswer, HopsAnswer, Interval, Load, MtuAnswer,
-    Validity,
+    AvailableAnswer, BufferAnswer, BufferKind, CapacityAnswer, DelayAnswer, HopsAnswer, Interval, Load,
+    MtuAnswer, Validity,
 };
 use units::{BitRate, group_digits};
 use view::{
@@ -41,7 +41,9 @@ pub fn buffer(answer: &BufferAnswer) -> String {
         BufferKind::DropTailPackets => "The bottleneck's queue drops at its tail and counts packets.",
         BufferKind::Shaper => "The bottleneck is a shaper: a token bucket with a queue.",
         BufferKind::Policer => "The bottleneck is a policer: a token bucket without a queue.",
-        BufferKind::ActiveQueue => "The bottleneck drops packets before its queue is full: active queue management.",
+        BufferKind::ActiveQueue => {
+            "The bottleneck drops packets before its queue is full: active queue management."
+        }
         BufferKind::Host => "A host dropped packets, not the path.",
         BufferKind::Unknown => "The bottleneck's queue was not filled.",
     };
@@ -58,7 +60,8 @@ pub fn buffer(answer: &BufferAnswer) -> String {
     }
     if let Some(delay) = answer.full_delay_ms.filter(|_| answer.kind != BufferKind::Policer) {
         text += &format!(" A full queue delays packets by {}", seconds(delay / 1e3));
-        text += &answer.capacity.capacity_bps.map_or(".".into(), |found| format!(" at {}.", rate(found.value)));
+        text +=
+            &answer.capacity.capacity_bps.map_or(".".into(), |found| format!(" at {}.", rate(found.value)));
     }
     text
 }
@@ -73,7 +76,8 @@ pub fn buffer_plot(answer: &BufferAnswer, host: &str) -> String {
         .collect();
     let points = |keep: &dyn Fn(&Option<f64>) -> Option<f64>| {
         let all = shown.iter().enumerate();
-        all.filter_map(|(value, (_, delay))| Some(ChartPoint { value, height: keep(delay)?, bar: None })).collect()
+        all.filter_map(|(value, (_, delay))| Some(ChartPoint { value, height: keep(delay)?, bar: None }))
+            .collect()
     };
     let first_lost = answer.plot.iter().find(|(_, delay)| delay.is_none()).map(|(number, _)| *number as f64);
     view::chart(&Chart {
@@ -91,7 +95,8 @@ pub fn buffer_plot(answer: &BufferAnswer, host: &str) -> String {
 }
 
 pub fn hops(answer: &HopsAnswer) -> String {
-    let heading = format!("{:>3}  {:<24} {:>10} {:>14} {:>10}", "HOP", "ADDRESS", "RTT", "LINK BEFORE IT", "TRAIN");
+    let heading =
+        format!("{:>3}  {:<24} {:>10} {:>14} {:>10}", "HOP", "ADDRESS", "RTT", "LINK BEFORE IT", "TRAIN");
     let mut lines = vec![heading];
     for hop in &answer.hops {
         lines.push(format!(

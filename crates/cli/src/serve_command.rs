@@ -4,7 +4,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -14,6 +14,7 @@ use clap::Args;
 use perf::{
     iperf3::{
         self, Authority, IpVersion, Observer, Padding, Server, ServerObserver, ServerOptions, TIME_SKEW,
+        TokenGate,
     },
     iperf3_json::{self, RateUnit, TextFormat},
     report::{Interval, Report, ServerOutput, Start},
@@ -21,7 +22,7 @@ use perf::{
 };
 use units::BitRate;
 
-use crate::{exit::Exit, interrupt, iperf_values, output, probe_command};
+use crate::{exit::Exit, interrupt, iperf_values, output, probe_command, test_args};
 
 /// A rate limit is an average over this time where nobody says (iperf3's).
 const AVERAGED: Duration = Duration::from_secs(5);
@@ -66,6 +67,9 @@ pub struct ServeArgs {
     /// A test ends when no data has moved for so long, in milliseconds or as in 2s
     #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, default_value = "120000", help_heading = "Clients")]
     rcv_timeout: Duration,
+    /// A test ends when what was sent is not acknowledged for so long, in milliseconds or as in 2s
+    #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, help_heading = "Clients")]
+    snd_timeout: Option<Duration>,
     /// The most that a test's streams may make together, averaged over SECONDS (5)
     #[arg(long, value_name = "RATE[/SECONDS]", value_parser = rate_limit, help_heading = "Clients")]
     server_bitrate_limit: Option<(BitRate, Duration)>,
@@ -79,6 +83,14 @@ pub struct ServeArgs {
     /// The server's private key (PEM, without a passphrase)
     #[arg(long, value_name = "FILE", requires = "authorized_users_path", help_heading = "Authentication")]
     rsa_private_key_path: Option<PathBuf>,
+    /// Serve only longfats that know the secret in this file
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "authorized_users_path",
+        help_heading = "Authentication"
+    )]
+    token: Option<PathBuf>,
     /// How far clients' clocks may be away
     #[arg(long, value_name = "TIME", value_parser = iperf_values::time, help_heading = "Authentication")]
     time_skew_threshold: Option<Duration>,
@@ -105,7 +117,14 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "stamp", help_heading = "STAMP")]
     stamp_key: Option<PathBuf>,
     /// Processors that streams are pinned to, in turn, as in 2,3
-    #[arg(short = 'A', long, value_name = "CPU", value_delimiter = ',', help_heading = "Clients")]
+    #[arg(
+        short = 'A',
+        long,
+        visible_alias = "pin",
+        value_name = "CPU,CPU...",
+        value_delimiter = ',',
+        help_heading = "Clients"
+    )]
     affinity: Vec<usize>,
 }
 
@@ -142,9 +161,13 @@ impl ServeArgs {
             None => (None, self.bind_dev.clone()),
         };
         let padding = if self.use_pkcs1_padding { Padding::Pkcs1 } else { Padding::Oaep };
+        let skew = self.time_skew_threshold.unwrap_or(TIME_SKEW);
+        let gate = match &self.token {
+            Some(path) => Some(Arc::new(TokenGate::new(test_args::token(path)?, skew))),
+            None => None,
+        };
         let authority = match (&self.rsa_private_key_path, &self.authorized_users_path) {
             (Some(key), Some(users)) => {
-                let skew = self.time_skew_threshold.unwrap_or(TIME_SKEW);
                 let authority = Authority::new(key, users, skew, padding);
                 Some(authority.map_err(|error| Exit::BadInput(error.to_string()))?)
             }
@@ -169,7 +192,9 @@ impl ServeArgs {
             rate_limit: self.server_bitrate_limit,
             max_duration: self.server_max_duration,
             authority,
+            gate,
             interval: self.interval,
+            send_timeout: self.snd_timeout,
             pin: self.affinity.clone(),
         })
     }

@@ -49,7 +49,8 @@ fn the_queue_of_a_lab_is_measured_and_drawn() {
     let lab = Lab::up(&place, &[]);
     let _server = serve(&lab, "h2", &[]);
     let plot = place.path("plot.svg");
-    let document = probe(&lab, "h1", &["buffer", "10.0.0.2", "--max-rate", "50M", "--plot", plot.to_str().unwrap()]);
+    let document =
+        probe(&lab, "h1", &["buffer", "10.0.0.2", "--max-rate", "50M", "--plot", plot.to_str().unwrap()]);
     assert_eq!((&document["schema"], &document["kind"]), (&"longfat.probe/1".into(), &"buffer".into()));
     let answer = &document["answer"];
     // A busy machine disturbs the lab: then the answer must say so.

@@ -17,6 +17,7 @@ pub mod stamp;
 mod stop;
 mod sys;
 mod tcp;
+mod told;
 pub mod udp;
 
 pub use error::Error;

@@ -5,12 +5,12 @@ use std::{
     fs::File,
     io::{self, Write},
     mem,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
+    net::Ipv6Addr,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd},
     time::Duration,
 };
 
-use socket2::Socket;
+use socket2::{SockAddr, Socket};
 
 /// Receives and discards up to `len` bytes without copying them (MSG_TRUNC, see tcp(7)); 0 at the end.
 pub(crate) fn discard(socket: &Socket, len: usize) -> io::Result<usize> {
@@ -114,6 +114,42 @@ pub(crate) fn pin_thread(cpu: usize) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Whether this thread may run on a processor.
+pub(crate) fn may_run_on(cpu: usize) -> bool {
+    // SAFETY: an all-zero set is an empty one to be written to; `CPU_ISSET` takes numbers within its size alone.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        let known = libc::sched_getaffinity(0, mem::size_of::<libc::cpu_set_t>(), &raw mut set) == 0;
+        known && cpu < libc::CPU_SETSIZE as usize && libc::CPU_ISSET(cpu, &set)
+    }
+}
+
+/// What IPV6_FLOWLABEL_MGR is asked (struct in6_flowlabel_req of linux/in6.h).
+#[repr(C)]
+struct FlowLabelRequest {
+    to: [u8; 16],
+    /// Big-endian.
+    label: u32,
+    action: u8,
+    share: u8,
+    flags: u16,
+    expires: u16,
+    linger: u16,
+    _pad: u32,
+}
+
+/// Leases an IPv6 flow label for what `socket` sends to `to`, and has what it is told at connecting sent.
+pub(crate) fn lease_flow_label(socket: &Socket, to: Ipv6Addr, label: u32) -> io::Result<()> {
+    /// IPV6_FL_A_GET, IPV6_FL_S_ANY and IPV6_FL_F_CREATE.
+    const GET: (u8, u8, u16) = (0, 255, 1);
+    let (action, share, flags) = GET;
+    let label = label.to_be();
+    let to = to.octets();
+    let request = FlowLabelRequest { to, label, action, share, flags, expires: 0, linger: 0, _pad: 0 };
+    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_FLOWLABEL_MGR, request)?;
+    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_FLOWINFO_SEND, 1i32)
+}
+
 /// Bytes that were received and not yet read.
 pub(crate) fn unread(socket: &Socket) -> io::Result<usize> {
     queue(socket, libc::FIONREAD)
@@ -186,14 +222,39 @@ pub(crate) fn wall_clock() -> Duration {
 /// Asks the kernel to stamp what `socket` sends as the device takes it, and what it receives as it comes in
 /// (Documentation/networking/timestamping.rst).
 pub(crate) fn stamp_packets(socket: &Socket) -> io::Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)?;
+    stamp_arrivals(socket)?;
     let sent = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, sent)
+}
+
+/// Asks the kernel to stamp what `socket` receives.
+pub(crate) fn stamp_arrivals(socket: &Socket) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
 }
 
 /// Receives one datagram and the kernel's stamp of its arrival, if it gave one.
 pub(crate) fn receive_stamped(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
     receive(socket, buffer, 0, libc::SCM_TIMESTAMPNS)
+}
+
+/// The same, and who sent it. Does not block: `WouldBlock` where there is none.
+pub(crate) fn receive_stamped_from(
+    socket: &Socket,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<Duration>, SockAddr)> {
+    let mut received = None;
+    // SAFETY: the storage is as large as its length says, and the kernel tells how much of it it wrote.
+    let ((), from) = unsafe {
+        SockAddr::try_init(|storage, len| {
+            let name = (storage.cast(), *len);
+            let (bytes, stamp, named) =
+                receive_named(socket, buffer, libc::MSG_DONTWAIT, libc::SCM_TIMESTAMPNS, name)?;
+            (received, *len) = (Some((bytes, stamp)), named);
+            Ok(())
+        })?
+    };
+    let (bytes, stamp) = received.unwrap_or_default();
+    Ok((bytes, stamp, from))
 }
 
 /// A packet that was sent, with all its headers, and the kernel's stamp of its departure; `WouldBlock` where there is none
@@ -209,12 +270,31 @@ fn receive(
     flags: i32,
     which: i32,
 ) -> io::Result<(usize, Option<Duration>)> {
+    // SAFETY: no name is asked for.
+    let (bytes, stamp, _) =
+        unsafe { receive_named(socket, buffer, flags, which, (std::ptr::null_mut(), 0))? };
+    Ok((bytes, stamp))
+}
+
+/// Gives bytes, the stamp of kind `which`, and how long the sender's name is.
+///
+/// # Safety
+///
+/// `name` may be written to for as long as it says, or is null.
+unsafe fn receive_named(
+    socket: &Socket,
+    buffer: &mut [u8],
+    flags: i32,
+    which: i32,
+    name: (*mut libc::c_void, libc::socklen_t),
+) -> io::Result<(usize, Option<Duration>, libc::socklen_t)> {
     let mut control = [0u64; 32];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: an all-zero msghdr is a valid empty one.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
+    (message.msg_name, message.msg_namelen) = name;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = mem::size_of_val(&control);
     // SAFETY: the header points at buffers that live across the call, with their true lengths.
@@ -232,135 +312,7 @@ fn receive(
             }
         });
     }
-    Ok((got as usize, stamp))
-}
-
-/// What the kernel tells beside a datagram, or beside one of ours that came to no good.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// Its length, as far as there was room.
-    pub(crate) length: usize,
-    /// Who sent it; of an error, whom our datagram was sent to.
-    pub(crate) from: Option<SocketAddr>,
-    /// When it came, ns since 1970.
-    pub(crate) stamp_ns: Option<i64>,
-    /// The time to live that it came with.
-    pub(crate) ttl: Option<u8>,
-    /// What became of a datagram of ours.
-    pub(crate) error: Option<ToldError>,
-}
-
-/// An error that an ICMP message, or this host, tells of a datagram (ip(7), IP_RECVERR).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ToldError {
-    /// The error's number.
-    pub(crate) errno: u32,
-    /// It came by ICMP.
-    pub(crate) by_icmp: bool,
-    /// The ICMP message's type and code.
-    pub(crate) kind: (u8, u8),
-    /// Of a packet that was too big: what fits.
-    pub(crate) info: u32,
-    /// Who sent the ICMP message.
-    pub(crate) offender: Option<IpAddr>,
-}
-
-/// Asks for the time of arrival and the time to live of each datagram.
-pub(crate) fn tell_origins(socket: &Socket) -> io::Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)?;
-    // A socket of the other version refuses one of these.
-    let v4 = set_option(socket, libc::IPPROTO_IP, libc::IP_RECVTTL, 1i32);
-    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1i32).or(v4)
-}
-
-/// Asks for the errors of datagrams that were sent.
-pub(crate) fn tell_errors(socket: &Socket, v4: bool) -> io::Result<()> {
-    match v4 {
-        true => set_option(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1i32),
-        false => set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1i32),
-    }
-}
-
-/// Nothing is there, or an error of an earlier datagram was told that is no reason to end.
-pub(crate) fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable, TimedOut, WouldBlock};
-    let kinds = [ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable, TimedOut, WouldBlock];
-    kinds.contains(&error.kind()) || matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EPROTO))
-}
-
-/// Receives one datagram, or with MSG_ERRQUEUE one error, and what the kernel tells beside it.
-pub(crate) fn receive_told(socket: &Socket, buffer: &mut [u8], flags: i32) -> io::Result<Told> {
-    let mut control = [0u64; 64];
-    let mut name: libc::sockaddr_storage;
-    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: an all-zero msghdr and an all-zero address are valid empty ones.
-    let mut message: libc::msghdr = unsafe {
-        name = mem::zeroed();
-        mem::zeroed()
-    };
-    message.msg_name = (&raw mut name).cast();
-    message.msg_namelen = mem::size_of_val(&name) as _;
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = mem::size_of_val(&control);
-    // SAFETY: the header points at buffers that live across the call, with their true lengths.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
-    if got < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut told = Told { length: got as usize, from: address(&name), ..Told::default() };
-    // SAFETY: the kernel filled the message in; words of these kinds hold what they are read as, and an error is followed by its
-    // offender's address.
-    unsafe {
-        each_control(&message, |level, kind, data| match (level, kind) {
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                let at = data.cast::<libc::timespec>().read_unaligned();
-                told.stamp_ns = Some(at.tv_sec * 1_000_000_000 + at.tv_nsec);
-            }
-            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-                told.ttl = u8::try_from(data.cast::<i32>().read_unaligned()).ok();
-            }
-            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
-                let error = data.cast::<libc::sock_extended_err>().read_unaligned();
-                let mut offender: libc::sockaddr_storage = mem::zeroed();
-                let length = match level {
-                    libc::IPPROTO_IP => mem::size_of::<libc::sockaddr_in>(),
-                    _ => mem::size_of::<libc::sockaddr_in6>(),
-                };
-                let after = data.add(mem::size_of::<libc::sock_extended_err>());
-                std::ptr::copy_nonoverlapping(after, (&raw mut offender).cast::<u8>(), length);
-                told.error = Some(ToldError {
-                    errno: error.ee_errno,
-                    by_icmp: matches!(error.ee_origin, libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6),
-                    kind: (error.ee_type, error.ee_code),
-                    info: error.ee_info,
-                    offender: address(&offender).map(|at| at.ip()),
-                });
-            }
-            _ => {}
-        });
-    }
-    Ok(told)
-}
-
-/// An address of either version, as the kernel writes it.
-fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
-    match i32::from(name.ss_family) {
-        libc::AF_INET => {
-            // SAFETY: the family says that it is one of these, which is smaller.
-            let v4 = unsafe { (&raw const *name).cast::<libc::sockaddr_in>().read() };
-            let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
-            Some(SocketAddr::from((ip, u16::from_be(v4.sin_port))))
-        }
-        libc::AF_INET6 => {
-            // SAFETY: as above.
-            let v6 = unsafe { (&raw const *name).cast::<libc::sockaddr_in6>().read() };
-            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-            Some(SocketAddrV6::new(ip, u16::from_be(v6.sin6_port), v6.sin6_flowinfo, v6.sin6_scope_id).into())
-        }
-        _ => None,
-    }
+    Ok((got as usize, stamp, message.msg_namelen))
 }
 
 /// Tells level, kind and data of each word that the kernel wrote beside a message; the data may lie unaligned.

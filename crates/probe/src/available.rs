@@ -226,7 +226,8 @@ impl Method for Available {
             Some(_) => {}
         }
         if known.bucket_bytes.is_some() {
-            doubts.push("a token bucket lets short streams pass whatever is available: it may be less".into());
+            doubts
+                .push("a token bucket lets short streams pass whatever is available: it may be less".into());
         }
         if self.fleets >= FLEETS {
             doubts.push("the search did not come to an end".into());

@@ -185,7 +185,11 @@ impl Buffer {
         let received: Vec<Received> = seen.received().collect();
         let among: Vec<f64> =
             received.iter().filter(|packet| packet.number > dense).map(|packet| packet.delay_ns()).collect();
-        let among = if among.len() >= 3 { among } else { vec![received.iter().rfind(|p| p.number < dense)?.delay_ns()] };
+        let among = if among.len() >= 3 {
+            among
+        } else {
+            vec![received.iter().rfind(|p| p.number < dense)?.delay_ns()]
+        };
         let first_delay = received.iter().rfind(|p| p.number < first).map_or(among[0], |p| p.delay_ns());
         Some(Full {
             full_delay: quantile(&among, 0.95)?,
@@ -238,7 +242,8 @@ impl Buffer {
                 self.keep_plot(size, last);
             }
             // Twice as many of half the size fill it as well.
-            let smaller = (packets as f64 * f64::from(self.sizes[0].bytes) / f64::from(self.sizes[1].bytes)) as usize;
+            let smaller =
+                (packets as f64 * f64::from(self.sizes[0].bytes) / f64::from(self.sizes[1].bytes)) as usize;
             self.phase = match self.sizes[0].trains.is_empty() {
                 true => Phase::Done,
                 false => Phase::Grow { size: 1, packets: smaller.min(self.most(1)) },
@@ -283,7 +288,10 @@ impl Buffer {
         let Some(known) = &self.known else { return (BufferKind::Unknown, None) };
         let (Some(delay), gap) = (self.full_delay(0), self.packet_ns(0)) else {
             if self.sizes[0].sparse > 0 {
-                doubts.push("packets were dropped although the queue was not full: an active queue, or a lossy link".into());
+                doubts.push(
+                    "packets were dropped although the queue was not full: an active queue, or a lossy link"
+                        .into(),
+                );
                 return (BufferKind::ActiveQueue, None);
             }
             return (BufferKind::Unknown, None);
@@ -294,7 +302,9 @@ impl Buffer {
         if let Some(bucket) = bucket {
             if delay < (3.0 * gap).max(noise) {
                 if known.cross_bps.is_some_and(|cross| cross > SOME_CROSS * self.capacity_bps()) {
-                    doubts.push("other traffic empties the policer's bucket as well: it holds at least this".into());
+                    doubts.push(
+                        "other traffic empties the policer's bucket as well: it holds at least this".into(),
+                    );
                 }
                 return (BufferKind::Policer, Some(self.policer(known).unwrap_or(bucket)));
             }
@@ -302,15 +312,22 @@ impl Buffer {
             return (BufferKind::Shaper, Some(delay * self.passes_bps(0) / 8e9));
         }
         let trains = &self.sizes[0].trains;
-        let typical = |of: fn(&Full) -> f64| median(&trains.iter().map(of).collect::<Vec<_>>()).unwrap_or(0.0);
+        let typical =
+            |of: fn(&Full) -> f64| median(&trains.iter().map(of).collect::<Vec<_>>()).unwrap_or(0.0);
         let base = self.sizes[0].least_delay.unwrap_or(0.0);
-        let (first, early, spread) = (typical(|t| t.first_delay) - base, typical(|t| t.early as f64), typical(|t| t.spread));
+        let (first, early, spread) =
+            (typical(|t| t.first_delay) - base, typical(|t| t.early as f64), typical(|t| t.spread));
         if delay < (2.0 * gap).max(noise) {
-            doubts.push("packets are lost although the delay does not grow: a policer, or a queue of a packet or two".into());
+            doubts.push(
+                "packets are lost although the delay does not grow: a policer, or a queue of a packet or two"
+                    .into(),
+            );
             return (BufferKind::Policer, None);
         }
         if early >= 3.0 && first < 0.8 * delay && first > 2.0 * gap {
-            doubts.push("packets were dropped before the queue was full: an active queue, or a lossy link".into());
+            doubts.push(
+                "packets were dropped before the queue was full: an active queue, or a lossy link".into(),
+            );
             return (BufferKind::ActiveQueue, Some((delay / gap + 1.0) * bytes));
         }
         if spread > (0.3 * delay).max(4.0 * gap).max(noise) {
@@ -320,7 +337,10 @@ impl Buffer {
         // Full at `packets` of this size; of the other size?
         let packets = delay / gap + 1.0;
         let Some(smaller) = self.full_delay(1).map(|delay| delay / self.packet_ns(1) + 1.0) else {
-            doubts.push("packets of a smaller size did not fill it: whether it counts bytes or packets is not known".into());
+            doubts.push(
+                "packets of a smaller size did not fill it: whether it counts bytes or packets is not known"
+                    .into(),
+            );
             return (BufferKind::DropTailBytes, Some(packets * bytes));
         };
         let wire = |size: usize| f64::from(self.sizes[size].bytes) + ETHERNET;
@@ -424,7 +444,9 @@ impl Method for Buffer {
         if let Some(found) = buffer
             && found.high > 1.5 * found.value
         {
-            doubts.push("the queue is not much longer than a packet, or time stamps are too coarse for it".into());
+            doubts.push(
+                "the queue is not much longer than a packet, or time stamps are too coarse for it".into(),
+            );
         }
         BufferAnswer {
             kind,
@@ -434,7 +456,11 @@ impl Method for Buffer {
             packet_bytes: self.sizes[0].bytes,
             capacity,
             validity: Validity::of(doubts, || {
-                format!("{} trains of {} packets filled it alike", self.sizes[0].trains.len(), self.sizes[0].packets)
+                format!(
+                    "{} trains of {} packets filled it alike",
+                    self.sizes[0].trains.len(),
+                    self.sizes[0].packets
+                )
             }),
             plot: self.plot.clone(),
         }

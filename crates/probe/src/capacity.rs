@@ -93,11 +93,20 @@ pub struct Capacity {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
-    Grow { packets: usize },
-    Measure { packets: usize },
-    Long { rate_bps: f64, left: usize },
+    Grow {
+        packets: usize,
+    },
+    Measure {
+        packets: usize,
+    },
+    Long {
+        rate_bps: f64,
+        left: usize,
+    },
     /// Long trains at the rate found, where cross traffic lay between the packets of bursts.
-    Slow { rate_bps: f64 },
+    Slow {
+        rate_bps: f64,
+    },
     Done,
 }
 
@@ -144,7 +153,9 @@ impl Capacity {
         Capacity {
             limits,
             bytes: limits.mtu,
-            phase: Phase::Grow { packets: LEAST_PACKETS.min(most_packets(&limits, limits.mtu) / SCOUTS).max(2) },
+            phase: Phase::Grow {
+                packets: LEAST_PACKETS.min(most_packets(&limits, limits.mtu) / SCOUTS).max(2),
+            },
             bursts: Vec::new(),
             rounds: 0,
             windows: Vec::new(),
@@ -183,7 +194,9 @@ impl Capacity {
         if (typical >= wanted && !bends) || packets >= self.most() || lossy {
             let fits = if lossy && !bends {
                 // What a queue takes, and a little less.
-                let taken = packets - median(&bursts.iter().map(|b| b.lost as f64).collect::<Vec<_>>()).unwrap_or(0.0) as usize;
+                let taken = packets
+                    - median(&bursts.iter().map(|b| b.lost as f64).collect::<Vec<_>>()).unwrap_or(0.0)
+                        as usize;
                 (taken * 9 / 10).clamp(2, packets)
             } else {
                 packets
@@ -255,7 +268,11 @@ impl Capacity {
         };
         let (low, high) = (quantile(&sample, 0.1).unwrap_or(value), quantile(&sample, 0.9).unwrap_or(value));
         let blur = 2.0 * self.limits.resolution_ns / dispersion;
-        self.found = Some(Interval { low: low.min(value) * (1.0 - blur), value, high: high.max(value) * (1.0 + blur) });
+        self.found = Some(Interval {
+            low: low.min(value) * (1.0 - blur),
+            value,
+            high: high.max(value) * (1.0 + blur),
+        });
         self.phase = Phase::Long { rate_bps: 2.0 * value, left: LONG_TRIES };
     }
 
@@ -301,9 +318,11 @@ impl Capacity {
         let bend = median(&curves.iter().map(|c| c.bend_bytes).collect::<Vec<_>>()).unwrap_or(0.0);
         let total = median(&curves.iter().map(|c| c.bytes).collect::<Vec<_>>()).unwrap_or(1.0);
         let before = self.found.map_or(f64::INFINITY, |found| found.value);
-        let bends = median(&self.bursts.iter().map(|b| b.bend).collect::<Vec<_>>()).is_some_and(|b| b > BURST_BEND);
+        let bends =
+            median(&self.bursts.iter().map(|b| b.bend).collect::<Vec<_>>()).is_some_and(|b| b > BURST_BEND);
         // Beside cross traffic of all the capacity a train at twice the rate would still have two thirds of it.
-        let bent = bend > (BEND_SHARE * total).max(BEND_PACKETS * f64::from(self.bytes)) || rate < 0.6 * before
+        let bent = bend > (BEND_SHARE * total).max(BEND_PACKETS * f64::from(self.bytes))
+            || rate < 0.6 * before
             || bends;
         let none_known = self.found.is_none();
         if none_known && rate > 0.95 * sent && left > 1 {
@@ -328,7 +347,9 @@ impl Capacity {
                 // Close to it now.
                 (_, 0) => Phase::Long { rate_bps: 2.0 * rate, left: left - 1 },
                 // Once more, at another rate: twice as fast, or slower where this host cannot.
-                (_, 1) if self.peak_bps.is_none_or(|peak| peak > 3.0 * rate) && sent < 3.0 * rate => Phase::Long { rate_bps: 2.0 * sent, left: left - 1 },
+                (_, 1) if self.peak_bps.is_none_or(|peak| peak > 3.0 * rate) && sent < 3.0 * rate => {
+                    Phase::Long { rate_bps: 2.0 * sent, left: left - 1 }
+                }
                 (_, 1) => Phase::Long { rate_bps: (0.6 * sent).max(1.15 * rate), left: left - 1 },
                 _ if self.two_rates().is_some() => Phase::Done,
                 _ => Phase::Long { rate_bps: (0.6 * sent).max(1.15 * rate), left: left - 1 },
@@ -336,7 +357,8 @@ impl Capacity {
             return;
         }
         // A bucket that each burst emptied: its rate is known by their later halves.
-        let least_bend = quantile(&self.bursts.iter().map(|b| b.bend).collect::<Vec<_>>(), 0.1).unwrap_or(0.0)
+        let least_bend = quantile(&self.bursts.iter().map(|b| b.bend).collect::<Vec<_>>(), 0.1)
+            .unwrap_or(0.0)
             * self.packets as f64
             * f64::from(self.bytes);
         if self.undisturbed == Undisturbed::Enough && least_bend > BEND_PACKETS * f64::from(self.bytes) {
@@ -415,9 +437,10 @@ impl Method for Capacity {
         let pause = |packets: usize, rate: f64| {
             Time((6.0 * packets as f64 * f64::from(self.bytes) * 8e9 / rate) as u64 + 1_000_000)
         };
-        let rate = self.found.map(|found| found.value).or_else(|| {
-            median(&self.bursts.iter().map(|b| b.rate_bps).collect::<Vec<_>>())
-        });
+        let rate = self
+            .found
+            .map(|found| found.value)
+            .or_else(|| median(&self.bursts.iter().map(|b| b.rate_bps).collect::<Vec<_>>()));
         match self.phase {
             Phase::Grow { packets } => Step::Send(Fleet {
                 trains: vec![Train::burst(self.bytes, packets); SCOUTS],
@@ -468,7 +491,10 @@ impl Method for Capacity {
                 let sent: Vec<f64> = self.bursts.iter().filter_map(|b| b.sent_bps).collect();
                 let sent = median(&sent).filter(|_| sent.len() * 2 > self.bursts.len());
                 if sent.is_some_and(|sent| sent < 1.2 * value) {
-                    doubts.push("packets arrived as fast as this host sent them: the capacity is at least this".into());
+                    doubts.push(
+                        "packets arrived as fast as this host sent them: the capacity is at least this"
+                            .into(),
+                    );
                 }
                 if self.undisturbed == Undisturbed::TooFew {
                     doubts.push("cross traffic disturbed almost every burst: the capacity is computed from trains at two rates".into());
@@ -480,7 +506,11 @@ impl Method for Capacity {
             }
             Some(_) => {}
         }
-        if self.found.is_some() && self.bucket_bytes.is_some() && !self.beyond.is_empty() && self.two_rates().is_none() {
+        if self.found.is_some()
+            && self.bucket_bytes.is_some()
+            && !self.beyond.is_empty()
+            && self.two_rates().is_none()
+        {
             doubts.push("trains at one rate only reached the token bucket".into());
         }
         if let Some(found) = self.found
@@ -496,7 +526,9 @@ impl Method for Capacity {
             packet_bytes: self.bytes,
             burst_packets: packets,
             validity: Validity::of(doubts, || match self.bucket_bytes {
-                Some(_) if self.beyond.is_empty() => "bursts agree once they have emptied a token bucket".into(),
+                Some(_) if self.beyond.is_empty() => {
+                    "bursts agree once they have emptied a token bucket".into()
+                }
                 Some(_) => "long trains at two rates agree on what passes once the bucket is empty".into(),
                 None => format!("{} bursts, and the undisturbed ones agree", self.bursts.len()),
             }),
@@ -506,9 +538,15 @@ impl Method for Capacity {
     fn doing(&self) -> String {
         match self.phase {
             Phase::Grow { packets } => format!("bursts of {packets} packets, to see how long they must be"),
-            Phase::Measure { packets } => format!("bursts of {packets} packets, {} so far", self.bursts.len()),
-            Phase::Long { rate_bps, .. } => format!("long trains at {:.3} Mb/s, to see past token buckets", rate_bps / 1e6),
-            Phase::Slow { rate_bps } => format!("long trains at {:.3} Mb/s, to see past cross traffic", rate_bps / 1e6),
+            Phase::Measure { packets } => {
+                format!("bursts of {packets} packets, {} so far", self.bursts.len())
+            }
+            Phase::Long { rate_bps, .. } => {
+                format!("long trains at {:.3} Mb/s, to see past token buckets", rate_bps / 1e6)
+            }
+            Phase::Slow { rate_bps } => {
+                format!("long trains at {:.3} Mb/s, to see past cross traffic", rate_bps / 1e6)
+            }
             Phase::Done => "done".into(),
         }
     }

@@ -64,7 +64,8 @@ impl Method for Chirps {
             }
             self.known = Some(self.capacity.answer());
         }
-        let Some(capacity) = self.known.as_ref().and_then(|known| known.capacity_bps).filter(|_| !self.done) else {
+        let Some(capacity) = self.known.as_ref().and_then(|known| known.capacity_bps).filter(|_| !self.done)
+        else {
             return Step::Done;
         };
         let packets = ((TO / FROM).ln() / GAMMA.ln()) as usize + 1;
@@ -104,7 +105,9 @@ impl Method for Chirps {
                     doubts.push(format!("only {} chirps arrived whole", self.estimates.len()));
                 }
                 if found.high - found.low > 0.5 * found.value {
-                    doubts.push("chirps differ: what is available varies, or packets were not sent on time".into());
+                    doubts.push(
+                        "chirps differ: what is available varies, or packets were not sent on time".into(),
+                    );
                 }
                 if f64::from(self.bytes) * 8e9 / found.value < 2.0 * self.limits.resolution_ns {
                     doubts.push("packets are closer together than time stamps can tell: use streams".into());
@@ -139,7 +142,8 @@ fn estimate(seen: &Seen, resolution_ns: f64) -> Option<f64> {
         return None;
     }
     let delays: Vec<f64> = all.iter().map(|packet| packet.delay_ns()).collect();
-    let gaps: Vec<f64> = all.windows(2).map(|pair| (pair[1].sent_ns - pair[0].sent_ns).max(1) as f64).collect();
+    let gaps: Vec<f64> =
+        all.windows(2).map(|pair| (pair[1].sent_ns - pair[0].sent_ns).max(1) as f64).collect();
     let rates: Vec<f64> = gaps.iter().map(|gap| f64::from(seen.bytes) * 8e9 / gap).collect();
     let last = gaps.len() - 1;
     let mut estimates: Vec<Option<f64>> = vec![None; gaps.len()];
@@ -164,7 +168,8 @@ fn estimate(seen: &Seen, resolution_ns: f64) -> Option<f64> {
         }
         at = end.max(at + 1);
     }
-    let weighted: f64 = estimates.iter().zip(&gaps).map(|(own, gap)| own.unwrap_or(otherwise).min(otherwise) * gap).sum();
+    let weighted: f64 =
+        estimates.iter().zip(&gaps).map(|(own, gap)| own.unwrap_or(otherwise).min(otherwise) * gap).sum();
     Some(weighted / gaps.iter().sum::<f64>())
 }
 

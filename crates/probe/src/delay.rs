@@ -92,12 +92,14 @@ pub fn delay(trips: &[RoundTrip], sent: usize, stamp_error_ns: f64) -> DelayAnsw
     let at = |trip: &RoundTrip| trip.sent_ns.saturating_sub(begin) as f64;
     let mut sorted = trips.to_vec();
     sorted.sort_by_key(|trip| trip.sent_ns);
-    let there: Vec<(f64, f64)> = sorted.iter().map(|t| (at(t), relative(t.sent_ns, t.received_ns, base))).collect();
-    let back: Vec<(f64, f64)> =
-        sorted.iter().map(|t| (at(t), relative(t.reflected_ns, t.returned_ns, base.saturating_neg()))).collect();
-    let trip_ns = |t: &RoundTrip| {
-        relative(t.sent_ns, t.returned_ns, 0) - relative(t.received_ns, t.reflected_ns, 0)
-    };
+    let there: Vec<(f64, f64)> =
+        sorted.iter().map(|t| (at(t), relative(t.sent_ns, t.received_ns, base))).collect();
+    let back: Vec<(f64, f64)> = sorted
+        .iter()
+        .map(|t| (at(t), relative(t.reflected_ns, t.returned_ns, base.saturating_neg())))
+        .collect();
+    let trip_ns =
+        |t: &RoundTrip| relative(t.sent_ns, t.returned_ns, 0) - relative(t.received_ns, t.reflected_ns, 0);
     let rtts: Vec<f64> = trips.iter().map(trip_ns).collect();
     let rtt_ms = least(rtts.iter().copied()).and_then(|least| {
         Some([least, median(&rtts)?, quantile(&rtts, 0.95)?, quantile(&rtts, 0.99)?].map(|ns| ns / 1e6))
@@ -138,7 +140,10 @@ pub fn delay(trips: &[RoundTrip], sent: usize, stamp_error_ns: f64) -> DelayAnsw
         skew_ppm,
         stamp_error_ms: stamp_error_ns / 1e6,
         validity: Validity::of(doubts, || {
-            format!("{} round trips; variation is exact to the time stamps, the delay itself to half a round trip", trips.len())
+            format!(
+                "{} round trips; variation is exact to the time stamps, the delay itself to half a round trip",
+                trips.len()
+            )
         }),
     }
 }

@@ -145,7 +145,8 @@ impl Hops {
             Phase::Slopes { ttl, number } => self.take_one(ttl, number, replies.first().copied().flatten()),
             Phase::Trains { number } => {
                 self.take_train(replies);
-                self.phase = if number + 1 < TRAINS { Phase::Trains { number: number + 1 } } else { Phase::Done };
+                self.phase =
+                    if number + 1 < TRAINS { Phase::Trains { number: number + 1 } } else { Phase::Done };
             }
             Phase::Done => {}
         }

@@ -59,7 +59,15 @@ impl MtuSearch {
     /// Between the base and what the first link takes, bytes of IP.
     pub fn new(most: u32) -> Self {
         let most = most.max(BASE);
-        MtuSearch { low: 0, high: most + 1, size: BASE, tries: 0, silent: Vec::new(), told: Vec::new(), packets: 0 }
+        MtuSearch {
+            low: 0,
+            high: most + 1,
+            size: BASE,
+            tries: 0,
+            silent: Vec::new(),
+            told: Vec::new(),
+            packets: 0,
+        }
     }
 
     /// Bytes of the next packet, IP header included; `None` when all is known.

@@ -57,7 +57,8 @@ mod tests {
 
     fn stream(delay: impl Fn(usize) -> i64) -> Seen {
         let sent_ns: Vec<i64> = (0..100).map(|i| i * 1_000_000).collect();
-        let arrived_ns = sent_ns.iter().enumerate().map(|(i, sent)| Some(sent + 50_000_000 + delay(i))).collect();
+        let arrived_ns =
+            sent_ns.iter().enumerate().map(|(i, sent)| Some(sent + 50_000_000 + delay(i))).collect();
         Seen { bytes: 1500, sent_ns, arrived_ns, host_drops: 0 }
     }
 

@@ -42,7 +42,11 @@ fn the_buffer_is_within_five_per_cent() {
         all += 1;
         kinds += usize::from(named);
         if error.abs() > 0.05 || !named {
-            println!("{seed}: {:+.1} % {path:?}\n   {:?}", error * 100.0, BufferAnswer { plot: Vec::new(), ..answer });
+            println!(
+                "{seed}: {:+.1} % {path:?}\n   {:?}",
+                error * 100.0,
+                BufferAnswer { plot: Vec::new(), ..answer }
+            );
         }
     }
     tell("buffer", &score, 0.15);
@@ -60,7 +64,11 @@ fn available_bandwidth_is_within_ten_per_cent() {
         let value = answer.available_bps.map(|found| found.value);
         let error = score.add(value, path.available_bps(), answer.validity.valid);
         if error.abs() > 0.1 {
-            println!("{seed}: {:+.1} % {path:?}\n   {:?}", error * 100.0, AvailableAnswer { capacity: None, ..answer });
+            println!(
+                "{seed}: {:+.1} % {path:?}\n   {:?}",
+                error * 100.0,
+                AvailableAnswer { capacity: None, ..answer }
+            );
         }
     }
     tell("available", &score, 0.3);

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use datagrams::Draws;
 use net::{
-    Arrival, Destination, DropCause, Emission, Network, Node, Packet, PipeId, PipeSpec, QueueLimit, Rate, Router, Sink,
-    Topology,
+    Arrival, Destination, DropCause, Emission, Network, Node, Packet, PipeId, PipeSpec, QueueLimit, Rate,
+    Router, Sink, Topology,
 };
 use probe::{HopReply, Hops, HopsAnswer};
 use units::{BitRate, Time};
@@ -218,7 +218,9 @@ fn the_narrowest_link_is_found_in_nineteen_of_twenty_chains() {
             println!("{seed}: {:?} load {:.2} {answer:?}", chain.rates, chain.load);
         }
     }
-    println!("{found} of {chains} found; {by_slopes} by slopes, {by_trains} by trains; {silent} wrong without a warning");
+    println!(
+        "{found} of {chains} found; {by_slopes} by slopes, {by_trains} by trains; {silent} wrong without a warning"
+    );
     assert!(found * 20 >= chains * 19);
     assert!(silent * 50 <= chains);
 }

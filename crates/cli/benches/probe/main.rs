@@ -102,7 +102,12 @@ fn measure(path: &LabPath) -> Result<Row, String> {
     let capacity = &a["capacity"];
     Ok(Row {
         errors: [
-            Cell::of(&capacity["capacity_bps"]["value"], path.capacity_bps(), &capacity["validity"]["valid"], 0.1),
+            Cell::of(
+                &capacity["capacity_bps"]["value"],
+                path.capacity_bps(),
+                &capacity["validity"]["valid"],
+                0.1,
+            ),
             Cell::of(&a["available_bps"]["value"], path.available_bps(), &a["validity"]["valid"], 0.2),
             Cell::of(&b["buffer_bytes"]["value"], path.buffer_bytes(), &b["validity"]["valid"], 0.15),
         ],

@@ -95,7 +95,9 @@ impl Session {
         let mut turn = [0];
         session.read(&mut turn, "turn", options.patience, stop)?;
         if turn[0] != TURN {
-            return Err(LinkError::Closed { expected: "a session: it is an iperf3, or too busy; a probe" }.into());
+            return Err(
+                LinkError::Closed { expected: "a session: it is an iperf3, or too busy; a probe" }.into()
+            );
         }
         udp_stream::greet(&session.socket, options.patience)?;
         let route = mtu_of(&session.socket, peer)?;
@@ -186,7 +188,8 @@ impl Session {
             one.copy_from_slice(chunk);
             let arrival = Arrival::from_bytes(one);
             // The first of duplicates counts.
-            let place = arrived_ns.get_mut(arrival.place as usize).ok_or(wrong("has packets that were not sent"))?;
+            let place =
+                arrived_ns.get_mut(arrival.place as usize).ok_or(wrong("has packets that were not sent"))?;
             *place = place.or(Some(arrival.at_ns));
         }
         Ok(Seen {
@@ -201,14 +204,25 @@ impl Session {
         Ok(self.control.write_all(bytes).attempted(|| format!("cannot write to {}", self.peer))?)
     }
 
-    fn read(&mut self, into: &mut [u8], what: &'static str, within: Duration, stop: &AtomicBool) -> Result<(), Error> {
+    fn read(
+        &mut self,
+        into: &mut [u8],
+        what: &'static str,
+        within: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(), Error> {
         let begin = Instant::now();
         let mut have = 0;
         while have < into.len() {
             match self.control.read(&mut into[have..]) {
                 Ok(0) => return Err(LinkError::Closed { expected: what }.into()),
                 Ok(n) => have += n,
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) =>
+                {
                     if stop.load(Ordering::Acquire) {
                         return Err(interrupted());
                     }
@@ -231,8 +245,10 @@ pub(super) fn interrupted() -> Error {
 /// Connects to the first of the host's addresses that answers.
 fn connect(options: &SessionOptions) -> Result<TcpStream, Error> {
     let no_address = |reason: String| LinkError::NoAddress { host: options.host.clone(), reason };
-    let found = (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
-    let of_version = |address: &SocketAddr| options.ip.is_none_or(|ip| (ip == IpVersion::V4) == address.is_ipv4());
+    let found =
+        (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
+    let of_version =
+        |address: &SocketAddr| options.ip.is_none_or(|ip| (ip == IpVersion::V4) == address.is_ipv4());
     let mut failed = None;
     for to in found.filter(of_version) {
         match control::connect(to, None, None, options.patience) {
@@ -269,6 +285,7 @@ fn mtu_of(socket: &Socket, peer: SocketAddr) -> Result<u32, Error> {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
     };
-    let mtu = sys::option(socket, level, name).attempted(|| format!("cannot read the MTU of the route to {peer}"))?;
+    let mtu = sys::option(socket, level, name)
+        .attempted(|| format!("cannot read the MTU of the route to {peer}"))?;
     Ok(u32::try_from(mtu).unwrap_or(1500))
 }

@@ -66,8 +66,16 @@ pub(crate) fn serve(
     tell_arrivals(&socket).attempted(what)?;
     widen(&socket, BUFFER).attempted(what)?;
     control.set_nonblocking(true).attempted(what)?;
-    Listener { control, socket, kept: BTreeMap::new(), count: 0, open: Vec::new(), dropped: (0, 0), asked: Vec::new() }
-        .run(stop)
+    Listener {
+        control,
+        socket,
+        kept: BTreeMap::new(),
+        count: 0,
+        open: Vec::new(),
+        dropped: (0, 0),
+        asked: Vec::new(),
+    }
+    .run(stop)
 }
 
 struct Listener {
@@ -90,7 +98,8 @@ impl Listener {
         let mut heard = Instant::now();
         while !stop.load(Ordering::Acquire) {
             let files = [self.control.as_fd(), self.socket.as_fd()];
-            let ready = sys::wait_any(&files, NAP).attempted(|| "cannot wait for a probe's packets".into())?;
+            let ready =
+                sys::wait_any(&files, NAP).attempted(|| "cannot wait for a probe's packets".into())?;
             if ready[1] {
                 self.take(&mut inbox)?;
             } else {
@@ -114,7 +123,12 @@ impl Listener {
         loop {
             let count = match inbox.receive(&self.socket, Wait::Never) {
                 Ok(count) => count,
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionRefused) => {
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionRefused
+                    ) =>
+                {
                     return Ok(());
                 }
                 Err(e) => return Err(e).attempted(|| "cannot receive a probe's packets".into())?,

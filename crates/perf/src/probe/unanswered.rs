@@ -14,7 +14,8 @@ use super::{Error, client::interrupted};
 use crate::{
     error::Attempted,
     iperf3::{Error as LinkError, IpVersion},
-    sys::{self, Told},
+    sys,
+    told::{self, Told},
     udp::sys::realtime_ns,
 };
 
@@ -54,7 +55,7 @@ pub fn resolve(host: &str, ip: Option<IpVersion>) -> Result<IpAddr, Error> {
 pub fn hops(to: IpAddr, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> Result<HopsAnswer, Error> {
     let asker = Asker::new(to, libc::IP_PMTUDISC_DONT)?;
     let mut hops = Hops::new(MOST_HOPS, 1500, RESOLUTION_NS);
-    let mut told = 0;
+    let mut at = 0;
     let mut patience = PATIENCE;
     let mut answered = None;
     loop {
@@ -63,10 +64,10 @@ pub fn hops(to: IpAddr, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> Resul
         if is_train {
             std::thread::sleep(PAUSE);
         }
-        if first.ttl != told || is_train {
+        if first.ttl != at || is_train {
             let what = if is_train { "trains through all hops".into() } else { format!("hop {}", first.ttl) };
             doing(&what);
-            told = if is_train { 0 } else { first.ttl };
+            at = if is_train { 0 } else { first.ttl };
             if !is_train {
                 (patience, answered) = (PATIENCE, None);
             }
@@ -93,7 +94,12 @@ pub fn hops(to: IpAddr, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> Resul
 ///
 /// # Errors
 /// Where the socket fails, or `stop` is set.
-pub fn mtu(to: IpAddr, most: u32, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> Result<MtuAnswer, Error> {
+pub fn mtu(
+    to: IpAddr,
+    most: u32,
+    stop: &AtomicBool,
+    doing: &mut dyn FnMut(&str),
+) -> Result<MtuAnswer, Error> {
     // Never fragments, and does not believe what earlier packets were told.
     let asker = Asker::new(to, libc::IP_PMTUDISC_PROBE)?;
     let mut search = MtuSearch::new(most);
@@ -120,8 +126,8 @@ impl Asker {
         let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
         let what = || format!("cannot make a UDP socket to {to}");
         let socket: Socket = UdpSocket::bind(any).attempted(what)?.into();
-        sys::tell_origins(&socket).attempted(what)?;
-        sys::tell_errors(&socket, to.is_ipv4()).attempted(what)?;
+        told::tell_origins(&socket).attempted(what)?;
+        told::tell_errors(&socket, to.is_ipv4()).attempted(what)?;
         let (level, name) = match to {
             IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
             IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
@@ -174,8 +180,12 @@ impl Asker {
         let since = Instant::now();
         while awaited(&replies) > 0 && since.elapsed() < patience {
             let Some(told) = self.wait(patience.saturating_sub(since.elapsed()), stop)? else { continue };
-            let (Some(error), Some(at)) = (told.error.filter(|error| error.by_icmp), told.from) else { continue };
-            let (Some(number), Some(from)) = (ports.iter().position(|port| *port == at.port()), error.offender) else {
+            let (Some(error), Some(at)) = (told.error.filter(|error| error.by_icmp), told.from) else {
+                continue;
+            };
+            let (Some(number), Some(from)) =
+                (ports.iter().position(|port| *port == at.port()), error.offender)
+            else {
                 continue;
             };
             let after_ns = (told.stamp_ns.unwrap_or_else(realtime_ns) - begin) as f64;
@@ -193,13 +203,17 @@ impl Asker {
         let at = SocketAddr::new(self.to, port);
         match self.socket.send_to(&payload, &at.into()) {
             Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => return Ok(MtuOutcome::TooBig(0)),
-            Err(e) if !sys::is_passing(&e) => return Err(e).attempted(|| format!("cannot send to {}", self.to))?,
+            Err(e) if !told::is_passing(&e) => {
+                return Err(e).attempted(|| format!("cannot send to {}", self.to))?;
+            }
             _ => {}
         }
         let since = Instant::now();
         while since.elapsed() < PATIENCE {
             let Some(told) = self.wait(PATIENCE.saturating_sub(since.elapsed()), stop)? else { continue };
-            let (Some(error), true) = (told.error, told.from.is_some_and(|from| from.port() == port)) else { continue };
+            let (Some(error), true) = (told.error, told.from.is_some_and(|from| from.port() == port)) else {
+                continue;
+            };
             match error.errno as i32 {
                 libc::EMSGSIZE => return Ok(MtuOutcome::TooBig(error.info)),
                 libc::ECONNREFUSED if error.offender == Some(self.to) => return Ok(MtuOutcome::Answered),
@@ -213,7 +227,7 @@ impl Asker {
         let at = SocketAddr::new(self.to, port);
         match self.socket.send_to(payload, &at.into()) {
             // An error of an earlier packet is told here as well, once; this one was not sent then.
-            Err(e) if sys::is_passing(&e) => {
+            Err(e) if told::is_passing(&e) => {
                 // If this fails too it counts as lost.
                 let _ = self.socket.send_to(payload, &at.into());
                 Ok(())
@@ -239,9 +253,9 @@ impl Asker {
     /// The next word about a packet, if there is one.
     fn hear(&self) -> Result<Option<Told>, Error> {
         let mut buffer = [0; 2048];
-        match sys::receive_told(&self.socket, &mut buffer, libc::MSG_ERRQUEUE) {
+        match told::receive_told(&self.socket, &mut buffer, libc::MSG_ERRQUEUE) {
             Ok(told) => Ok(Some(told)),
-            Err(e) if sys::is_passing(&e) => Ok(None),
+            Err(e) if told::is_passing(&e) => Ok(None),
             Err(e) => Err(e).attempted(|| "cannot read what became of a packet".into())?,
         }
     }

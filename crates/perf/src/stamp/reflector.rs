@@ -10,7 +10,7 @@ use std::{
 use socket2::Socket;
 
 use super::wire::{ErrorEstimate, Key, Reply, Request, ntp};
-use crate::{Error, error::Attempted, sys, udp::sys::realtime_ns};
+use crate::{Error, error::Attempted, told, udp::sys::realtime_ns};
 
 /// How exact the reflector's times are: software stamps of a clock that nobody says is synchronised, ns.
 const EXACT_TO_NS: u64 = 50_000;
@@ -32,7 +32,7 @@ impl Reflector {
         let at = SocketAddr::new(address, port);
         let what = || format!("cannot listen for STAMP packets at {at}");
         let socket: Socket = UdpSocket::bind(at).attempted(what)?.into();
-        sys::tell_origins(&socket).attempted(what)?;
+        told::tell_origins(&socket).attempted(what)?;
         socket.set_read_timeout(Some(NAP)).attempted(what)?;
         Ok(Reflector { socket, key })
     }
@@ -46,20 +46,22 @@ impl Reflector {
     pub fn run(&self, stop: &AtomicBool) -> Result<(), Error> {
         let mut buffer = vec![0; ROOM];
         while !stop.load(Ordering::Acquire) {
-            let came = match sys::receive_told(&self.socket, &mut buffer, 0) {
+            let came = match told::receive_told(&self.socket, &mut buffer, 0) {
                 Ok(came) => came,
                 // An answer of ours that nobody took comes back as an error.
-                Err(e) if sys::is_passing(&e) => continue,
+                Err(e) if told::is_passing(&e) => continue,
                 Err(e) => return Err(e).attempted(|| "cannot receive STAMP packets".into()),
             };
             let Some(from) = came.from else { continue };
-            let Some(request) = Request::from_bytes(&buffer[..came.length], self.key.as_ref()) else { continue };
+            let Some(request) = Request::from_bytes(&buffer[..came.length], self.key.as_ref()) else {
+                continue;
+            };
             let received = came.stamp_ns.unwrap_or_else(realtime_ns);
             let mut bytes = self.answer(&request, received, came.ttl.unwrap_or(255));
             // An answer is as long as what it answers (RFC 8762 section 4.3), so that both ways carry the same.
             bytes.resize(came.length.max(bytes.len()), 0);
             match self.socket.send_to(&bytes, &from.into()) {
-                Err(e) if !sys::is_passing(&e) && e.kind() != io::ErrorKind::PermissionDenied => {
+                Err(e) if !told::is_passing(&e) && e.kind() != io::ErrorKind::PermissionDenied => {
                     return Err(e).attempted(|| format!("cannot answer a STAMP packet of {from}"));
                 }
                 _ => {}

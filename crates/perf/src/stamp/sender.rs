@@ -12,7 +12,7 @@ use socket2::Socket;
 use units::Time;
 
 use super::wire::{AUTHENTICATED_BYTES, ErrorEstimate, Key, OPEN_BYTES, Reply, Request, ntp, unix_ns};
-use crate::{Error, error::Attempted, sys, udp::sys::realtime_ns};
+use crate::{Error, error::Attempted, told, udp::sys::realtime_ns};
 
 /// How exact this end's times are, ns.
 const EXACT_TO_NS: u64 = 50_000;
@@ -42,13 +42,17 @@ pub struct SenderOptions {
 ///
 /// # Errors
 /// Where the socket fails.
-pub fn measure(options: &SenderOptions, stop: &AtomicBool, came: &mut dyn FnMut(usize)) -> Result<DelayAnswer, Error> {
+pub fn measure(
+    options: &SenderOptions,
+    stop: &AtomicBool,
+    came: &mut dyn FnMut(usize),
+) -> Result<DelayAnswer, Error> {
     let any: SocketAddr = if options.to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
     let what = || format!("cannot make a UDP socket to {}", options.to);
     let socket = UdpSocket::bind(any).attempted(what)?;
     socket.connect(options.to).attempted(what)?;
     let socket: Socket = socket.into();
-    sys::tell_origins(&socket).attempted(what)?;
+    told::tell_origins(&socket).attempted(what)?;
     let least = if options.key.is_some() { AUTHENTICATED_BYTES } else { OPEN_BYTES };
     let mut buffer = vec![0; options.payload.max(least) + 64];
     let mut sent: BTreeMap<u32, i64> = BTreeMap::new();
@@ -70,7 +74,7 @@ pub fn measure(options: &SenderOptions, stop: &AtomicBool, came: &mut dyn FnMut(
             let mut bytes = request.to_bytes(options.key.as_ref());
             bytes.resize(options.payload.max(least), 0);
             match socket.send(&bytes) {
-                Err(e) if !sys::is_passing(&e) => {
+                Err(e) if !told::is_passing(&e) => {
                     return Err(e).attempted(|| format!("cannot send to {}", options.to));
                 }
                 _ => drop(sent.insert(next, now)),
@@ -89,12 +93,13 @@ pub fn measure(options: &SenderOptions, stop: &AtomicBool, came: &mut dyn FnMut(
         };
         // A timeout of zero means for ever.
         socket.set_read_timeout(Some(wait.clamp(Duration::from_micros(50), NAP))).attempted(what)?;
-        let told = match sys::receive_told(&socket, &mut buffer, 0) {
-            Ok(told) => told,
-            Err(e) if sys::is_passing(&e) => continue,
+        let word = match told::receive_told(&socket, &mut buffer, 0) {
+            Ok(word) => word,
+            Err(e) if told::is_passing(&e) => continue,
             Err(e) => return Err(e).attempted(|| format!("cannot receive from {}", options.to)),
         };
-        let Some(reply) = Reply::from_bytes(&buffer[..told.length.min(buffer.len())], options.key.as_ref()) else {
+        let Some(reply) = Reply::from_bytes(&buffer[..word.length.min(buffer.len())], options.key.as_ref())
+        else {
             continue;
         };
         if reply.session != options.session {
@@ -107,7 +112,7 @@ pub fn measure(options: &SenderOptions, stop: &AtomicBool, came: &mut dyn FnMut(
             sent_ns,
             received_ns: unix_ns(reply.received, reply.error),
             reflected_ns: unix_ns(reply.stamp, reply.error),
-            returned_ns: told.stamp_ns.unwrap_or_else(realtime_ns),
+            returned_ns: word.stamp_ns.unwrap_or_else(realtime_ns),
         });
         came(trips.len());
     }

@@ -64,7 +64,8 @@ impl ErrorEstimate {
         let scale = bits.saturating_sub(8);
         let multiplier = (units >> scale) + u128::from(units & ((1 << scale) - 1) != 0);
         // Rounding up may take a ninth bit.
-        let (scale, multiplier) = if multiplier > 255 { (scale + 1, multiplier.div_ceil(2)) } else { (scale, multiplier) };
+        let (scale, multiplier) =
+            if multiplier > 255 { (scale + 1, multiplier.div_ceil(2)) } else { (scale, multiplier) };
         ErrorEstimate(u16::from(synchronised) << 15 | (scale.min(63) as u16) << 8 | multiplier as u16)
     }
 
@@ -278,8 +279,12 @@ mod tests {
 
     use super::*;
 
-    const REQUEST: Request =
-        Request { sequence: 0x0102_0304, stamp: 0x1112_1314_1516_1718, error: ErrorEstimate(0x8123), session: 0x2122 };
+    const REQUEST: Request = Request {
+        sequence: 0x0102_0304,
+        stamp: 0x1112_1314_1516_1718,
+        error: ErrorEstimate(0x8123),
+        session: 0x2122,
+    };
     const REPLY: Reply = Reply {
         sequence: 0x3132_3334,
         stamp: 0x4142_4344_4546_4748,
@@ -293,13 +298,14 @@ mod tests {
     /// Field by field as the figures of RFC 8762 sections 4.2.1 and 4.3.1 have them.
     #[test]
     fn open_packets_are_laid_out_as_the_rfc_says() {
-        let mut expected = vec![1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x81, 0x23, 0x21, 0x22];
+        let mut expected =
+            vec![1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x81, 0x23, 0x21, 0x22];
         expected.extend([0; 28]);
         assert_eq!(REQUEST.to_bytes(None), expected);
         let expected = [
-            0x31, 0x32, 0x33, 0x34, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x01, 0x55, 0x21, 0x22, 0x51, 0x52,
-            0x53, 0x54, 0x55, 0x56, 0x57, 0x58, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x81, 0x23,
-            0, 0, 0x61, 0, 0, 0,
+            0x31, 0x32, 0x33, 0x34, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x01, 0x55, 0x21, 0x22,
+            0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16,
+            0x17, 0x18, 0x81, 0x23, 0, 0, 0x61, 0, 0, 0,
         ];
         assert_eq!(REPLY.to_bytes(None), expected);
     }
@@ -310,23 +316,32 @@ mod tests {
         let key = Key::new(*b"secret");
         let bytes = REQUEST.to_bytes(Some(&key));
         assert_eq!(bytes.len(), 112);
-        assert_eq!((&bytes[..4], &bytes[16..28]), (&[1, 2, 3, 4][..], &[
-            0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x81, 0x23, 0x21, 0x22
-        ][..]));
+        assert_eq!(
+            (&bytes[..4], &bytes[16..28]),
+            (
+                &[1, 2, 3, 4][..],
+                &[0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x81, 0x23, 0x21, 0x22][..]
+            )
+        );
         assert_eq!(bytes[4..16], [0; 12]);
         assert_eq!(bytes[28..96], [0; 68]);
         assert_eq!(bytes[96..], SENDER_CODE);
         let bytes = REPLY.to_bytes(Some(&key));
-        assert_eq!((&bytes[32..40], &bytes[48..52]), (&0x5152_5354_5556_5758u64.to_be_bytes()[..], &[1, 2, 3, 4][..]));
-        assert_eq!((&bytes[64..74], bytes[80]), (
-            &[0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x81, 0x23][..],
-            0x61
-        ));
+        assert_eq!(
+            (&bytes[32..40], &bytes[48..52]),
+            (&0x5152_5354_5556_5758u64.to_be_bytes()[..], &[1, 2, 3, 4][..])
+        );
+        assert_eq!(
+            (&bytes[64..74], bytes[80]),
+            (&[0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x81, 0x23][..], 0x61)
+        );
         assert_eq!(bytes[96..], REFLECTOR_CODE);
     }
 
-    const SENDER_CODE: [u8; 16] = [0xf0, 0xd3, 0x56, 0xb7, 0x0b, 0x4d, 0xc7, 0x29, 0x56, 0x2c, 0x69, 0x5e, 0x91, 0x0e, 0xc5, 0xba];
-    const REFLECTOR_CODE: [u8; 16] = [0x11, 0xae, 0xdd, 0x16, 0x6d, 0x42, 0x89, 0xc0, 0x4c, 0xc3, 0x8c, 0xb8, 0x09, 0x63, 0xea, 0x27];
+    const SENDER_CODE: [u8; 16] =
+        [0xf0, 0xd3, 0x56, 0xb7, 0x0b, 0x4d, 0xc7, 0x29, 0x56, 0x2c, 0x69, 0x5e, 0x91, 0x0e, 0xc5, 0xba];
+    const REFLECTOR_CODE: [u8; 16] =
+        [0x11, 0xae, 0xdd, 0x16, 0x6d, 0x42, 0x89, 0xc0, 0x4c, 0xc3, 0x8c, 0xb8, 0x09, 0x63, 0xea, 0x27];
 
     #[test]
     fn whoever_changes_a_bit_is_found_out() {
@@ -358,7 +373,7 @@ mod tests {
             // To the unit of NTP, a quarter of a nanosecond, rounded down.
             let back = unix_ns(ntp(ns), ErrorEstimate(1));
             prop_assert!((back - ns).abs() <= 1, "{} {}", back, ns);
-            let ptp = (ns as u64 / 1_000_000_000) << 32 | ns as u64 % 1_000_000_000;
+            let ptp = ((ns as u64 / 1_000_000_000) << 32) | (ns as u64 % 1_000_000_000);
             prop_assert_eq!(unix_ns(ptp, ErrorEstimate(0x4001)), ns);
         }
 

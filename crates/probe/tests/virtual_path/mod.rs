@@ -4,7 +4,9 @@
 pub mod random;
 
 use datagrams::Draws;
-use net::{Destination, DropCause, Network, Node, PipeId, PipeSpec, Rate, Sink, Topology, test_packet::TestPacket};
+use net::{
+    Destination, DropCause, Network, Node, PipeId, PipeSpec, Rate, Sink, Topology, test_packet::TestPacket,
+};
 use probe::{Budget, Fleet, Method, Seen, Step, Train};
 use units::{BitRate, Time};
 

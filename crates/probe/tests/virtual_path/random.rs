@@ -56,7 +56,14 @@ impl RandomPath {
         let sizes = if draws.below(2) == 0 { Sizes::One } else { Sizes::Three };
         let burst = if draws.below(3) == 0 { 8.0 } else { 1.0 };
         let access = BitRate((rate * logarithmic(&mut draws, 2.0, 20.0)) as u64);
-        RandomPath { rate: BitRate(rate as u64), delay, queue, cross: Cross { load, sizes, burst }, access, seed }
+        RandomPath {
+            rate: BitRate(rate as u64),
+            delay,
+            queue,
+            cross: Cross { load, sizes, burst },
+            access,
+            seed,
+        }
     }
 
     pub fn open(&self) -> VirtualPath {
@@ -69,11 +76,9 @@ impl RandomPath {
                 PipeSpec { burst: Some(Bytes(burst)), queue: bytes(limit), ..plain }
             }
             Queue::Policer { burst } => PipeSpec { burst: Some(Bytes(burst)), queue: bytes(1514), ..plain },
-            Queue::Codel { limit } => PipeSpec {
-                queue: bytes(limit),
-                discipline: Discipline::Codel(Codel::default()),
-                ..plain
-            },
+            Queue::Codel { limit } => {
+                PipeSpec { queue: bytes(limit), discipline: Discipline::Codel(Codel::default()), ..plain }
+            }
         };
         VirtualPath::new(link, self.access, self.cross, MAX_RATE, self.seed)
     }

@@ -4,7 +4,6 @@
 //! Departures: the reflector is stateless (RFC 8762 section 4), so its sequence numbers are the sender's; no TLVs of RFC
 //! 8972: what is longer than a base packet is answered with zeros after it, as a reflector that knows none may.
 
-mod hmac;
 mod reflector;
 mod sender;
 pub mod wire;

@@ -23,7 +23,8 @@
 //!
 //! Everything else is zero. The code covers the first 96 bytes.
 
-use super::hmac::{CODE_BYTES, code, same};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
 
 /// Bytes of a packet.
 pub const OPEN_BYTES: usize = 44;
@@ -31,6 +32,8 @@ pub const OPEN_BYTES: usize = 44;
 pub const AUTHENTICATED_BYTES: usize = 112;
 /// What the code covers (RFC 8762 section 4.4: the first six blocks).
 const COVERED: usize = 96;
+/// Bytes of the code: HMAC-SHA-256 cut to 128 bits.
+const CODE_BYTES: usize = 16;
 /// From 1900, where NTP's time begins, to 1970, seconds (RFC 5905).
 const NTP_TO_UNIX: u64 = 2_208_988_800;
 
@@ -42,6 +45,12 @@ impl Key {
     /// These bytes, whatever they are.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Key {
         Key(bytes.into())
+    }
+
+    /// HMAC-SHA-256 of a message (RFC 8762 section 4.4), of which a packet has the first half.
+    fn over(&self, message: &[u8]) -> Hmac<Sha256> {
+        // HMAC takes keys of any length (RFC 2104 section 2).
+        Hmac::<Sha256>::new_from_slice(&self.0).expect("any length is one").chain_update(message)
     }
 }
 
@@ -237,8 +246,8 @@ fn put_own(bytes: &mut [u8], at: &Layout, stamp: u64, error: ErrorEstimate, sess
 
 fn seal(mut bytes: Vec<u8>, key: Option<&Key>) -> Vec<u8> {
     if let Some(key) = key {
-        let code = code(&key.0, &bytes[..COVERED]);
-        bytes[COVERED..].copy_from_slice(&code);
+        let code = key.over(&bytes[..COVERED]).finalize().into_bytes();
+        bytes[COVERED..].copy_from_slice(&code[..CODE_BYTES]);
     }
     bytes
 }
@@ -247,10 +256,7 @@ fn opened<'a>(bytes: &'a [u8], key: Option<&Key>) -> Option<&'a [u8]> {
     let bytes = bytes.get(..layout(key).bytes)?;
     match key {
         None => Some(bytes),
-        Some(key) => {
-            let theirs: [u8; CODE_BYTES] = word(bytes, COVERED)?;
-            same(&code(&key.0, &bytes[..COVERED]), &theirs).then_some(bytes)
-        }
+        Some(key) => key.over(&bytes[..COVERED]).verify_truncated_left(&bytes[COVERED..]).ok().map(|()| bytes),
     }
 }
 

@@ -256,7 +256,9 @@ fn opened<'a>(bytes: &'a [u8], key: Option<&Key>) -> Option<&'a [u8]> {
     let bytes = bytes.get(..layout(key).bytes)?;
     match key {
         None => Some(bytes),
-        Some(key) => key.over(&bytes[..COVERED]).verify_truncated_left(&bytes[COVERED..]).ok().map(|()| bytes),
+        Some(key) => {
+            key.over(&bytes[..COVERED]).verify_truncated_left(&bytes[COVERED..]).ok().map(|()| bytes)
+        }
     }
 }
 

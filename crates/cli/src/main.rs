@@ -10,6 +10,8 @@ mod cc_law;
 mod closed_form;
 mod confidence;
 mod congestion;
+mod diagnose_command;
+mod diagnose_text;
 mod earlier;
 mod engine;
 mod exit;
@@ -31,6 +33,10 @@ mod measured_record;
 mod model_engine;
 mod open;
 mod output;
+mod path_capacity;
+mod path_facts;
+mod path_mtu;
+mod path_test;
 mod presets;
 mod probe_command;
 mod probe_text;
@@ -56,6 +62,8 @@ mod test_latency;
 mod test_record;
 mod test_teller;
 mod test_text;
+mod tune_command;
+mod tune_text;
 mod window_law;
 
 fn main() -> std::process::ExitCode {

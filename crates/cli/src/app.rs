@@ -5,9 +5,9 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    bdp, cc_command, diagnose_command, exit, export_command, import_command, lab_command, manual, records,
-    reproduce, run, scenario_command, serve_command, sweep_command, test_args, test_command, tune_command,
-    watch_command,
+    bdp, cc_command, diagnose_command, exit, export_command, import_command, lab_command, manual,
+    probe_command, records, reproduce, run, scenario_command, serve_command, sweep_command, test_args,
+    test_command, tune_command, watch_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
@@ -50,6 +50,9 @@ enum Command {
     Test(Box<test_args::TestArgs>),
     /// Serve tests, of `longfat test` and of any iperf3 client
     Serve(Box<serve_command::ServeArgs>),
+    /// Measure a path by packets: capacity, what is available, its links, the bottleneck's buffer, delay, MTU
+    #[command(subcommand)]
+    Probe(probe_command::ProbeCommand),
     /// What limits TCP to a host, how that is known, and what to change
     Diagnose(Box<diagnose_command::DiagnoseArgs>),
     /// A host's settings for a path: shown, planned, applied, reverted, checked, exported
@@ -98,6 +101,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Cc(command) => cc_command::run(command, cli.json),
         Command::Test(args) => test_command::run(args, &cli.runs, cli.json),
         Command::Serve(args) => serve_command::run(args, cli.json),
+        Command::Probe(command) => probe_command::run(command, cli.json),
         Command::Diagnose(args) => diagnose_command::run(args, &cli.runs, cli.json),
         Command::Tune(args) => tune_command::run(args, cli.json),
         Command::Watch(args) => watch_command::run(args, &cli.runs, cli.json),

@@ -38,6 +38,8 @@ mod path_facts;
 mod path_mtu;
 mod path_test;
 mod presets;
+mod probe_command;
+mod probe_text;
 mod progress;
 mod published;
 mod recorded_report;

@@ -3,7 +3,10 @@
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,10 +18,11 @@ use perf::{
     },
     iperf3_json::{self, RateUnit, TextFormat},
     report::{Interval, Report, ServerOutput, Start},
+    stamp::Reflector,
 };
 use units::BitRate;
 
-use crate::{exit::Exit, interrupt, iperf_values, output, test_args};
+use crate::{exit::Exit, interrupt, iperf_values, output, probe_command, test_args};
 
 /// A rate limit is an average over this time where nobody says (iperf3's).
 const AVERAGED: Duration = Duration::from_secs(5);
@@ -106,6 +110,12 @@ pub struct ServeArgs {
     /// Print iperf3's own JSON of each test
     #[arg(short = 'J', long, help_heading = "Reports")]
     iperf3_json: bool,
+    /// Reflect STAMP packets (RFC 8762) as well, at this UDP port
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "862", help_heading = "STAMP")]
+    stamp: Option<u16>,
+    /// Answer only authenticated STAMP packets, with the key in this file (its bytes, a newline at the end left out)
+    #[arg(long, value_name = "FILE", requires = "stamp", help_heading = "STAMP")]
+    stamp_key: Option<PathBuf>,
     /// Processors that streams are pinned to, in turn, as in 2,3
     #[arg(
         short = 'A',
@@ -129,7 +139,19 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
     };
     let stop = interrupt::flag()?;
     console.note(&format!("listening on {}", server.address()));
-    Ok(server.run(&stop, &console)?)
+    let Some(port) = args.stamp else { return Ok(server.run(&stop, &console)?) };
+    let key = args.stamp_key.as_deref().map(probe_command::stamp_key).transpose()?;
+    let reflector = Reflector::bind(server.address().ip(), port, key)?;
+    console.note(&format!("reflecting STAMP packets at UDP port {}", reflector.port().unwrap_or(port)));
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reflecting = scope.spawn(|| reflector.run(&ended));
+        let served = server.run(&stop, &console);
+        ended.store(true, Ordering::Release);
+        let reflected = reflecting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        served?;
+        Ok(reflected?)
+    })
 }
 
 impl ServeArgs {

@@ -10,11 +10,14 @@ pub mod iperf3_json;
 mod options;
 mod pause;
 mod ping;
+pub mod probe;
 mod rate;
 pub mod report;
+pub mod stamp;
 mod stop;
 mod sys;
 mod tcp;
+mod told;
 pub mod udp;
 
 pub use error::Error;

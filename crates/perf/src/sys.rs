@@ -202,6 +202,17 @@ pub(crate) fn set_option<T>(socket: &Socket, level: i32, name: i32, value: T) ->
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// An integer socket option.
+pub(crate) fn option(socket: &Socket, level: i32, name: i32) -> io::Result<i32> {
+    let mut value: libc::c_int = 0;
+    let mut length = mem::size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the pointers describe `value` and its length, which live across the call.
+    let done = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
 /// Limits the socket's pacing to `bytes_per_second`.
 pub(crate) fn set_max_pacing_rate(socket: &Socket, bytes_per_second: u64) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use perf::{iperf3::wire, iperf3_json};
+use perf::{iperf3::wire, iperf3_json, stamp};
 
 fn replay(target: &str, fuzz: impl Fn(&[u8])) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
@@ -27,4 +27,9 @@ fn iperf3_json() {
 #[test]
 fn iperf3_wire() {
     replay("iperf3_wire", wire::fuzz);
+}
+
+#[test]
+fn stamp_packets() {
+    replay("stamp", stamp::wire::fuzz);
 }

@@ -17,7 +17,7 @@
 mod account;
 mod auth;
 mod client;
-mod control;
+pub(crate) mod control;
 mod drive;
 mod error;
 mod latency;
@@ -32,7 +32,7 @@ mod socket;
 mod stream;
 mod tally;
 mod token;
-mod udp_stream;
+pub(crate) mod udp_stream;
 pub mod wire;
 
 pub use auth::{AuthError, Authority, Credentials, Padding, TIME_SKEW};

@@ -35,20 +35,20 @@ pub enum Watch {
 
 /// Waits for one instant after the other.
 #[derive(Debug)]
-pub(super) struct Alarm {
+pub(crate) struct Alarm {
     watch: Watch,
     rest: u64,
 }
 
 impl Alarm {
-    pub(super) fn new(watch: Watch) -> Self {
+    pub(crate) fn new(watch: Watch) -> Self {
         sys::sleep_exactly();
         Alarm { watch, rest: MOST_REST / 2 }
     }
 
     /// Waits until CLOCK_MONOTONIC says `due` or `stop` is set; returns what the clock says then, ns. Does not wait where that
     /// is over.
-    pub(super) fn wait(&mut self, due: u64, stop: &Stop) -> u64 {
+    pub(crate) fn wait(&mut self, due: u64, stop: &Stop) -> u64 {
         let mut now = sys::monotonic_ns();
         let watched = (due.saturating_sub(now) / WATCHED).min(MOST_REST);
         let (rest, least_sleep) = match self.watch {

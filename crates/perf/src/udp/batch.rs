@@ -16,7 +16,7 @@ const LONG_MESSAGES: usize = 4;
 
 /// Room for the datagrams of one call.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     buffer: Vec<u8>,
     block: usize,
     numbers: Numbers,
@@ -26,7 +26,7 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Datagrams of `block` bytes on `socket`, which is told to cut them if it can.
-    pub(super) fn new(socket: &Socket, block: usize, numbers: Numbers) -> Self {
+    pub(crate) fn new(socket: &Socket, block: usize, numbers: Numbers) -> Self {
         let block = block.max(numbers.header_bytes());
         let most = (MOST_PAYLOAD / block).clamp(1, MOST_SEGMENTS);
         let cuts =
@@ -36,13 +36,13 @@ impl Batch {
     }
 
     /// Datagrams of one call at most.
-    pub(super) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         (self.buffer.len() / self.block).min(self.segments * sys::MOST_MESSAGES)
     }
 
     /// Sends `count` datagrams that begin with number `first` (from 1) and were sent at `now_ns`; the last has `last` bytes.
     /// Returns how many went, at least one.
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         socket: &Socket,
         first: u64,

@@ -31,15 +31,15 @@
 //! # }
 //! ```
 
-mod alarm;
-mod batch;
+pub(crate) mod alarm;
+pub(crate) mod batch;
 mod header;
 mod order;
 mod receiver;
 mod schedule;
 mod sender;
 mod statistics;
-mod sys;
+pub(crate) mod sys;
 
 pub use alarm::Watch;
 pub use header::{Header, Numbers};

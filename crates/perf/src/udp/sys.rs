@@ -8,7 +8,7 @@ use socket2::Socket;
 use crate::sys::{each_control, set_option, wall_clock};
 
 /// The most messages of one call.
-pub(super) const MOST_MESSAGES: usize = 64;
+pub(crate) const MOST_MESSAGES: usize = 64;
 /// Room for the kernel's words beside a message: a segment size, a time stamp and a count, each with its header.
 const CONTROL_WORDS: usize = 16;
 
@@ -19,7 +19,7 @@ fn empty() -> libc::mmsghdr {
 }
 
 /// Sends `pieces` of `buffer`, one message each; returns how many of them went.
-pub(super) fn send(
+pub(crate) fn send(
     socket: &Socket,
     buffer: &[u8],
     pieces: impl Iterator<Item = std::ops::Range<usize>>,
@@ -43,29 +43,29 @@ pub(super) fn send(
 }
 
 /// Has everything longer than `bytes` cut into datagrams of `bytes` (udp(7), UDP_SEGMENT; 0 is off).
-pub(super) fn set_segment(socket: &Socket, bytes: u16) -> io::Result<()> {
+pub(crate) fn set_segment(socket: &Socket, bytes: u16) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, i32::from(bytes))
 }
 
 /// Asks for datagrams of one size in one piece (udp(7), UDP_GRO).
-pub(super) fn coalesce(socket: &Socket) -> io::Result<()> {
+pub(crate) fn coalesce(socket: &Socket) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1i32)
 }
 
 /// Asks for the kernel's time of arrival (CLOCK_REALTIME) and for how many packets the full socket dropped.
-pub(super) fn tell_arrivals(socket: &Socket) -> io::Result<()> {
+pub(crate) fn tell_arrivals(socket: &Socket) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)?;
     set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1i32)
 }
 
 /// Asks for a receive buffer of `bytes`: past the machine's limit where we may, else up to it.
-pub(super) fn widen(socket: &Socket, bytes: i32) -> io::Result<()> {
+pub(crate) fn widen(socket: &Socket, bytes: i32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
         .or_else(|_| set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
 }
 
 /// Buffers for the messages of one call.
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     buffer: Vec<u8>,
     each: usize,
     controls: Vec<[u64; CONTROL_WORDS]>,
@@ -75,22 +75,22 @@ pub(super) struct Inbox {
 
 /// A message that came: one datagram, or several of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Message<'a> {
+pub(crate) struct Message<'a> {
     /// As many of its first bytes as there was room for.
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     /// Its length.
-    pub(super) length: usize,
+    pub(crate) length: usize,
     /// The size of its datagrams but the last, where it has several.
-    pub(super) segment: Option<usize>,
+    pub(crate) segment: Option<usize>,
     /// When it came, ns on CLOCK_REALTIME.
-    pub(super) stamp_ns: Option<i64>,
+    pub(crate) stamp_ns: Option<i64>,
     /// Packets dropped at the full socket since it was made, modulo 2^32.
-    pub(super) dropped: Option<u32>,
+    pub(crate) dropped: Option<u32>,
 }
 
 impl Inbox {
     /// Room for `messages` with `each` bytes.
-    pub(super) fn new(messages: usize, each: usize) -> Self {
+    pub(crate) fn new(messages: usize, each: usize) -> Self {
         let messages = messages.clamp(1, MOST_MESSAGES);
         Inbox {
             buffer: vec![0; messages * each],
@@ -102,13 +102,13 @@ impl Inbox {
     }
 
     /// How many messages a call takes at most.
-    pub(super) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.messages.len()
     }
 
     /// Takes the messages that are there; with `wait` it waits for the first, as long as the socket's timeout says.
     /// What does not fit is dropped, but its length told.
-    pub(super) fn receive(&mut self, socket: &Socket, wait: Wait) -> io::Result<usize> {
+    pub(crate) fn receive(&mut self, socket: &Socket, wait: Wait) -> io::Result<usize> {
         let all = self.buffer.chunks_exact_mut(self.each).zip(&mut self.controls);
         for ((message, part), (bytes, control)) in self.messages.iter_mut().zip(&mut self.parts).zip(all) {
             *part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -137,7 +137,7 @@ impl Inbox {
     }
 
     /// The message number `index` of the last call.
-    pub(super) fn message(&self, index: usize) -> Message<'_> {
+    pub(crate) fn message(&self, index: usize) -> Message<'_> {
         let header = &self.messages[index];
         let length = header.msg_len as usize;
         let start = index * self.each;
@@ -170,7 +170,7 @@ impl Inbox {
 
 /// Whether to wait for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
+pub(crate) enum Wait {
     /// For the first, but not for more.
     ForOne,
     /// Take what is there.
@@ -178,13 +178,13 @@ pub(super) enum Wait {
 }
 
 /// Has this thread's sleeps end within a microsecond of their time instead of fifty.
-pub(super) fn sleep_exactly() {
+pub(crate) fn sleep_exactly() {
     // SAFETY: plain arguments. Where it fails sleeps are less exact, nothing else.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
 /// Sleeps until CLOCK_MONOTONIC says `at_ns`, or until a signal.
-pub(super) fn sleep_until(at_ns: u64) {
+pub(crate) fn sleep_until(at_ns: u64) {
     let at = libc::timespec { tv_sec: (at_ns / 1_000_000_000) as _, tv_nsec: (at_ns % 1_000_000_000) as _ };
     // SAFETY: the time lives across the call; the rest is not asked for.
     unsafe {
@@ -193,7 +193,7 @@ pub(super) fn sleep_until(at_ns: u64) {
 }
 
 /// CLOCK_MONOTONIC, ns.
-pub(super) fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid timespec to write to; the clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
@@ -201,6 +201,6 @@ pub(super) fn monotonic_ns() -> u64 {
 }
 
 /// CLOCK_REALTIME, ns since 1970.
-pub(super) fn realtime_ns() -> i64 {
+pub(crate) fn realtime_ns() -> i64 {
     wall_clock().as_nanos() as i64
 }

@@ -30,7 +30,7 @@ use crate::{
         Error, IpVersion,
         wire::{Cookie, STREAMS_MAX},
     },
-    sys,
+    probe, sys,
 };
 
 /// A request to stop is seen within this time.
@@ -355,6 +355,13 @@ impl<'scope, 'env> Router<'scope, 'env> {
             let wants = wants_datagrams.clone();
             let body = move || {
                 let control = control.into();
+                if cookie.as_str().starts_with(probe::wire::COOKIE_PREFIX) {
+                    wants.store(true, Ordering::Release);
+                    session::serve_probe(control, peer, &receiver, &server.options, stop, observer);
+                    served.fetch_add(1, Ordering::AcqRel);
+                    let _ = (&ended).write(&[0]);
+                    return;
+                }
                 let client =
                     session::Client { control, peer, cookie, arrivals: receiver, wants_datagrams: wants };
                 let began = session::serve(client, server.address.port(), &server.options, stop, observer);

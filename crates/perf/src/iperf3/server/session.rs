@@ -28,6 +28,7 @@ use crate::{
         udp_stream,
         wire::{Code, Cookie, PARAMS_LIMIT, Params, Results, State},
     },
+    probe,
     report::{Amount, Interval, Protocol, Report, Role, ServerOutput, Start, TestSpec},
     sys,
 };
@@ -73,6 +74,27 @@ pub(super) fn serve(
     }
     observer.end(peer, &report, result.as_ref().err());
     report.start.is_some()
+}
+
+/// Serves a client that probes the path.
+pub(super) fn serve_probe(
+    control: TcpStream,
+    peer: SocketAddr,
+    arrivals: &Receiver<Arrival>,
+    options: &ServerOptions,
+    stop: &AtomicBool,
+    observer: &dyn ServerObserver,
+) {
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    if options.authority.is_some() || options.gate.is_some() {
+        // Its connection is closed: a probe says no name and no password.
+        return observer.note(&format!("{peer} may not probe: only those who are known may test here"));
+    }
+    observer.note(&format!("{peer} probes the path"));
+    let datagrams = |wait| arrivals.recv_timeout(wait).ok().map(|arrival| arrival.socket);
+    if let Err(error) = probe::server::serve(control, datagrams, options.phase_timeout, stop) {
+        observer.note(&format!("{peer}: {error}"));
+    }
 }
 
 fn conduct(

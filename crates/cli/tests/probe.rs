@@ -1,0 +1,113 @@
+//! `longfat probe` from end to end: over a lab whose queue is known, past a narrow router, and against servers that are none.
+
+mod common;
+
+use std::path::Path;
+
+use common::{
+    Place,
+    iperf3::{Running, free_port, wait_for_listener},
+    lab::Lab,
+    one_lab_at_a_time,
+};
+use serde_json::Value;
+
+/// 50 Mb/s and 5 ms, with a queue of 80 packets.
+const NARROW: &str = r#"title = "narrow"
+duration = "1s"
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+forward = { rate = "50mbit", delay = "5ms", queue = "80p" }
+backward = { delay = "5ms" }
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+"#;
+
+/// `longfat serve` on a host, until the lab goes down.
+fn serve(lab: &Lab<'_>, host: &str, options: &[&str]) -> Running {
+    let exec = ["lab", "exec", "--lab", &lab.name, host, "--", common::binary(), "serve"];
+    let running = Running::start(&mut lab.place.longfat(&[&exec[..], options].concat()));
+    let listens = || lab.sh(host, "cat /proc/net/tcp /proc/net/tcp6").stdout.contains(":1451 ");
+    assert!(common::eventually(listens), "nobody listens on {host}");
+    running
+}
+
+fn probe(lab: &Lab<'_>, host: &str, args: &[&str]) -> Value {
+    lab.exec(host, &[&[common::binary(), "probe"], args, &["--json"]].concat()).json()
+}
+
+#[test]
+fn the_queue_of_a_lab_is_measured_and_drawn() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(NARROW);
+    let lab = Lab::up(&place, &[]);
+    let _server = serve(&lab, "h2", &[]);
+    let plot = place.path("plot.svg");
+    let document =
+        probe(&lab, "h1", &["buffer", "10.0.0.2", "--max-rate", "50M", "--plot", plot.to_str().unwrap()]);
+    assert_eq!((&document["schema"], &document["kind"]), (&"longfat.probe/1".into(), &"buffer".into()));
+    let answer = &document["answer"];
+    // A busy machine disturbs the lab: then the answer must say so.
+    if answer["validity"]["valid"] == true {
+        let capacity = answer["capacity"]["capacity_bps"]["value"].as_f64().unwrap();
+        assert!((45e6..55e6).contains(&capacity), "{answer:#}");
+        let packets = answer["buffer_packets"].as_f64().unwrap();
+        assert!((70.0..90.0).contains(&packets), "{answer:#}");
+    }
+    let load = &document["load"];
+    assert!(load["highest_second_bps"].as_f64().unwrap() <= 50e6, "{load:#}");
+    assert!(load["packets"].as_u64().unwrap() > 500, "{load:#}");
+    let svg = std::fs::read_to_string(plot).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("queueing delay"), "{svg}");
+}
+
+#[test]
+fn hops_mtu_and_delay_of_a_chain_of_routers() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new("");
+    let chain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/gallery/chain.toml");
+    let lab = Lab::of(&place, &chain, &[]);
+    let _server = serve(&lab, "far", &["--stamp"]);
+    let mtu = probe(&lab, "near", &["mtu", "10.0.2.2"]);
+    assert_eq!(mtu["answer"]["mtu_bytes"], 1400, "{mtu:#}");
+    let delay = probe(&lab, "near", &["delay", "10.0.2.2", "-c", "30", "-i", "10ms"]);
+    let least = delay["answer"]["rtt_ms"][0].as_f64().unwrap();
+    // 15 ms each way, and the transmission of small packets.
+    assert!((29.9..60.0).contains(&least), "{delay:#}");
+    let nobody = lab.exec("near", &[common::binary(), "probe", "delay", "10.0.2.2", "-p", "9", "-c", "3"]);
+    assert_eq!(nobody.code, 1, "{nobody:?}");
+    assert!(nobody.stderr.contains("serve --stamp"), "{nobody:?}");
+}
+
+#[test]
+fn mistakes_and_servers_that_are_none() {
+    let place = Place::new("");
+    for (args, word) in [
+        (&["probe", "capacity", "127.0.0.1", "--mtu", "20"][..], "128"),
+        (&["probe", "available", "127.0.0.1", "--max-rate", "fast"], "max-rate"),
+        (&["probe", "delay", "127.0.0.1", "--stamp-key", "/nowhere/key"], "cannot read the key"),
+        (&["serve", "--stamp-key", "key"], "--stamp"),
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(word), "{args:?}: {ran:?}");
+    }
+    let port = free_port().to_string();
+    let ran = place.run(&["probe", "capacity", "127.0.0.1", "-p", &port, "--patience", "2"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("the probe of 127.0.0.1 failed"), "{ran:?}");
+    let (port, port_number) = (port.as_str(), port.parse().unwrap());
+    let server = Running::start(&mut place.longfat(&["serve", "-p", port]));
+    wait_for_listener(port_number);
+    let ran = place.run(&["probe", "capacity", "127.0.0.1", "-p", port, "--max-rate", "100k"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("--max-rate"), "{ran:?}");
+    server.interrupt();
+    assert_eq!(server.output().status.code(), Some(0));
+}

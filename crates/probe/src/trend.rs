@@ -1,0 +1,73 @@
+//! Whether one-way delays rise over a stream: pathload's two tests, PCT and PDT (Jain and Dovrolis, IEEE/ACM ToN 11(4), 2003; thresholds
+//! of pathload 1.3.2).
+
+use crate::{statistics::median, train::Seen};
+
+/// Above the first delays rise, below the second they do not: pairwise comparisons (PCT) and pairwise differences (PDT).
+const PCT: (f64, f64) = (0.605, 0.495);
+const PDT: (f64, f64) = (0.44, 0.36);
+/// Groups that a stream must have.
+const LEAST_GROUPS: usize = 5;
+
+/// What a stream's delays do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trend {
+    /// They rise: the stream is faster than what is available.
+    Rises,
+    /// They do not.
+    Level,
+    /// The tests disagree, or neither is certain.
+    Ambiguous,
+    /// Too few packets arrived.
+    Unusable,
+}
+
+/// The trend of a stream. Delays are medians of groups of as many packets as there are groups; what is below
+/// `resolution_ns` altogether is no rise.
+pub(crate) fn trend(seen: &Seen, resolution_ns: f64) -> Trend {
+    let delays: Vec<f64> = seen.received().map(|packet| packet.delay_ns()).collect();
+    let group = delays.len().isqrt().max(1);
+    let medians: Vec<f64> = delays.chunks_exact(group).filter_map(median).collect();
+    if medians.len() < LEAST_GROUPS {
+        return Trend::Unusable;
+    }
+    let pairs = medians.windows(2);
+    let count = pairs.len() as f64;
+    let rising = pairs.clone().filter(|pair| pair[1] > pair[0] + resolution_ns).count() as f64;
+    let changes: f64 = pairs.map(|pair| (pair[1] - pair[0]).abs()).sum();
+    let change = medians[medians.len() - 1] - medians[0];
+    if change < 2.0 * resolution_ns {
+        return Trend::Level;
+    }
+    let verdict = |value: f64, (above, below): (f64, f64)| match value {
+        _ if value > above => Some(true),
+        _ if value < below => Some(false),
+        _ => None,
+    };
+    match (verdict(rising / count, PCT), verdict(change / changes.max(1.0), PDT)) {
+        (Some(true), Some(true) | None) | (None, Some(true)) => Trend::Rises,
+        (Some(false), Some(false) | None) | (None, Some(false)) => Trend::Level,
+        _ => Trend::Ambiguous,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(delay: impl Fn(usize) -> i64) -> Seen {
+        let sent_ns: Vec<i64> = (0..100).map(|i| i * 1_000_000).collect();
+        let arrived_ns =
+            sent_ns.iter().enumerate().map(|(i, sent)| Some(sent + 50_000_000 + delay(i))).collect();
+        Seen { bytes: 1500, sent_ns, arrived_ns, host_drops: 0 }
+    }
+
+    #[test]
+    fn a_growing_queue_is_told_from_noise() {
+        let noise = |i: usize| (i as i64 * 7_919) % 40_000;
+        assert_eq!(trend(&stream(|i| i as i64 * 5_000 + noise(i)), 100.0), Trend::Rises);
+        assert_eq!(trend(&stream(noise), 100.0), Trend::Level);
+        assert_eq!(trend(&stream(|i| -(i as i64) * 5_000), 100.0), Trend::Level);
+        assert_eq!(trend(&Seen::default(), 100.0), Trend::Unusable);
+    }
+}

@@ -1,0 +1,145 @@
+//! Random paths with known answers: 10 Mb/s to 10 Gb/s, 1 to 200 ms, five kinds of queue, cross traffic up to 80 %.
+
+use datagrams::Draws;
+use net::{Codel, Discipline, PipeSpec, QueueLimit, Rate};
+use probe::{BufferKind, Limits};
+use units::{BitRate, Bytes, Time};
+
+use super::{Cross, Sizes, VirtualPath};
+
+/// What limits the queue.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Queue {
+    Bytes(u64),
+    Packets(u64),
+    Shaper { burst: u64, limit: u64 },
+    Policer { burst: u64 },
+    Codel { limit: u64 },
+}
+
+/// A path, and what is true of it.
+#[derive(Debug, Clone, Copy)]
+pub struct RandomPath {
+    pub rate: BitRate,
+    pub delay: Time,
+    pub queue: Queue,
+    pub cross: Cross,
+    pub access: BitRate,
+    seed: u64,
+}
+
+/// The most load in a second: what fills the buffers of fast paths.
+pub const MAX_RATE: BitRate = BitRate(1_000_000_000);
+
+fn logarithmic(draws: &mut Draws, from: f64, to: f64) -> f64 {
+    from * (to / from).powf(draws.below(1 << 30) as f64 / (1u64 << 30) as f64)
+}
+
+impl RandomPath {
+    /// The path of this number, always the same.
+    pub fn new(seed: u64) -> Self {
+        let mut draws = Draws::new(seed, 7);
+        let rate = logarithmic(&mut draws, 10e6, 10e9);
+        let delay = Time::from_secs_f64(logarithmic(&mut draws, 0.0005, 0.1));
+        // From 20 packets to a bandwidth-delay product of 100 ms, as far as a train may fill it.
+        let most = (rate * 0.1 / 8.0).clamp(60_000.0, 20e6);
+        let limit = logarithmic(&mut draws, 30_000.0, most) as u64;
+        let burst = logarithmic(&mut draws, 5_000.0, (rate * 0.02 / 8.0).clamp(20_000.0, 4e6)) as u64;
+        let queue = match draws.below(5) {
+            0 => Queue::Bytes(limit),
+            1 => Queue::Packets((limit / 1514).max(20)),
+            2 => Queue::Shaper { burst, limit },
+            3 => Queue::Policer { burst: burst.max(15_000) },
+            _ => Queue::Codel { limit: limit.max((rate * 0.2 / 8.0) as u64) },
+        };
+        let load = if draws.below(4) == 0 { 0.0 } else { draws.below(81) as f64 / 100.0 };
+        let sizes = if draws.below(2) == 0 { Sizes::One } else { Sizes::Three };
+        let burst = if draws.below(3) == 0 { 8.0 } else { 1.0 };
+        let access = BitRate((rate * logarithmic(&mut draws, 2.0, 20.0)) as u64);
+        RandomPath {
+            rate: BitRate(rate as u64),
+            delay,
+            queue,
+            cross: Cross { load, sizes, burst },
+            access,
+            seed,
+        }
+    }
+
+    pub fn open(&self) -> VirtualPath {
+        let plain = PipeSpec { rate: Rate::Constant(self.rate), delay: self.delay, ..PipeSpec::default() };
+        let bytes = |limit: u64| QueueLimit::Bytes(Bytes(limit));
+        let link = match self.queue {
+            Queue::Bytes(limit) => PipeSpec { queue: bytes(limit), ..plain },
+            Queue::Packets(limit) => PipeSpec { queue: QueueLimit::Packets(limit), ..plain },
+            Queue::Shaper { burst, limit } => {
+                PipeSpec { burst: Some(Bytes(burst)), queue: bytes(limit), ..plain }
+            }
+            Queue::Policer { burst } => PipeSpec { burst: Some(Bytes(burst)), queue: bytes(1514), ..plain },
+            Queue::Codel { limit } => {
+                PipeSpec { queue: bytes(limit), discipline: Discipline::Codel(Codel::default()), ..plain }
+            }
+        };
+        VirtualPath::new(link, self.access, self.cross, MAX_RATE, self.seed)
+    }
+
+    pub fn limits(&self) -> Limits {
+        Limits { most_bytes: MAX_RATE.0 / 8, mtu: 1500, resolution_ns: 100.0 }
+    }
+
+    /// IP bytes of 1500-byte packets that the link carries, bit/s.
+    pub fn capacity_bps(&self) -> f64 {
+        self.rate.0 as f64 * 1500.0 / 1514.0
+    }
+
+    /// Bytes of IP that the queue holds, or a policer's bucket, in packets of 1500 bytes; and what it is.
+    pub fn buffer(&self) -> (f64, BufferKind) {
+        let ip = |wire: u64| wire as f64 * 1500.0 / 1514.0;
+        match self.queue {
+            Queue::Bytes(limit) => (ip(limit), BufferKind::DropTailBytes),
+            Queue::Packets(limit) => (limit as f64 * 1500.0, BufferKind::DropTailPackets),
+            Queue::Shaper { limit, .. } => (ip(limit), BufferKind::Shaper),
+            Queue::Policer { burst } => (ip(burst), BufferKind::Policer),
+            Queue::Codel { limit } => (ip(limit), BufferKind::ActiveQueue),
+        }
+    }
+
+    /// The part that cross traffic leaves.
+    pub fn available_bps(&self) -> f64 {
+        self.capacity_bps() * (1.0 - self.cross.load)
+    }
+}
+
+/// How far off answers were, over many paths.
+#[derive(Debug, Default)]
+pub struct Score {
+    /// Error as a share of the truth, and whether the answer said it was valid.
+    pub answers: Vec<(f64, bool)>,
+}
+
+impl Score {
+    pub fn add(&mut self, answer: Option<f64>, truth: f64, valid: bool) -> f64 {
+        let error = answer.map_or(f64::INFINITY, |answer| answer / truth - 1.0);
+        self.answers.push((error, valid));
+        error
+    }
+
+    pub fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    pub fn quantile(&self, share: f64) -> f64 {
+        let mut errors: Vec<f64> = self.answers.iter().map(|(error, _)| error.abs()).collect();
+        errors.sort_by(f64::total_cmp);
+        errors[((errors.len() - 1) as f64 * share).round() as usize]
+    }
+
+    /// Answers off by more than `share` that said they were valid.
+    pub fn wrong_without_warning(&self, share: f64) -> usize {
+        self.answers.iter().filter(|(error, valid)| *valid && error.abs() > share).count()
+    }
+
+    pub fn doubtful(&self) -> usize {
+        self.answers.iter().filter(|(_, valid)| !valid).count()
+    }
+}

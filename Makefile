@@ -46,6 +46,9 @@ bench: setup
 	cargo bench --locked -p longfat-lab --bench lab
 	cargo bench --locked -p longfat --bench cc
 	cargo bench --locked -p longfat --bench iperf3
+	ulimit -n 4096 && cargo bench --locked -p longfat-watch --bench look
+	LONGFAT_PATHS=1000 cargo test --release --locked -p longfat-probe -- --nocapture
+	cargo bench --locked -p longfat --bench probe
 
 # The simulator against this machine's kernel in the lab: retransmissions of 40 loss patterns, and a matrix of 62 scenarios
 # of a minute each, four at a time (half an hour). Runs are kept beside the program; docs/fidelity.md says what came out.

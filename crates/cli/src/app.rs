@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     bdp, cc_command, exit, export_command, import_command, lab_command, manual, records, reproduce, run,
-    scenario_command, serve_command, sweep_command, test_args, test_command,
+    scenario_command, serve_command, sweep_command, test_args, test_command, view_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
@@ -59,6 +59,8 @@ enum Command {
     Plot(records::PlotArgs),
     /// Write a report of runs as one HTML file
     Report(records::ReportArgs),
+    /// Show all runs in the browser: zoom, compare, watch them while they run
+    View(view_command::ViewArgs),
     /// Make records of other programs' measurements
     #[command(subcommand)]
     Import(import_command::ImportCommand),
@@ -96,6 +98,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Compare(args) => records::compare(args, &cli.runs, cli.json),
         Command::Plot(args) => records::plot(args, &cli.runs, cli.json),
         Command::Report(args) => records::report(args, &cli.runs, cli.json),
+        Command::View(args) => view_command::run(args, &cli.runs, cli.json),
         Command::Import(command) => import_command::run(command, &cli.runs, cli.json),
         Command::Export(command) => export_command::run(command, &cli.runs, cli.json),
         Command::Man(args) => manual::man(args, Cli::command()),

@@ -51,6 +51,7 @@ mod test_command;
 mod test_record;
 mod test_teller;
 mod test_text;
+mod view_command;
 mod window_law;
 
 fn main() -> std::process::ExitCode {

@@ -27,6 +27,7 @@
 //!
 //! Not here: what the columns mean (`schema`), and how they are drawn (`view`).
 
+mod columns;
 mod error;
 mod find;
 mod id;
@@ -35,6 +36,7 @@ mod run;
 mod table;
 mod writer;
 
+pub use columns::{ColumnFile, TableName, Texts};
 pub use error::Error;
 pub use find::{RunEntry, find, list};
 pub use id::new_id;

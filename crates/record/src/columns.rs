@@ -1,0 +1,164 @@
+//! A few columns of many rows: tables read by column and row group, without making rows of them.
+//!
+//! For readers of large records. A missing optional column is absent in every row; the text columns come as a list of
+//! the different texts and each row's number in it. As in `parquet_file`, what the `parquet` crate panics at in a damaged
+//! file is returned as an error.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::{ByteArrayType, Int64Type};
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::statistics::Statistics;
+
+use crate::Error;
+use crate::error::Context;
+use crate::parquet_file::{Failure, read_cells};
+
+/// A table of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TableName {
+    /// `flows.parquet`.
+    Flows,
+    /// `links.parquet`.
+    Links,
+    /// `events.parquet`.
+    Events,
+    /// `trace.parquet`.
+    Trace,
+}
+
+impl TableName {
+    /// The file's stem.
+    pub fn stem(self) -> &'static str {
+        match self {
+            TableName::Flows => "flows",
+            TableName::Links => "links",
+            TableName::Events => "events",
+            TableName::Trace => "trace",
+        }
+    }
+}
+
+/// A text column of a row group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Texts {
+    /// The different texts, in the order in which they first appear.
+    pub names: Vec<String>,
+    /// Each row's place in `names`; `None` where the row has no text.
+    pub rows: Vec<Option<u32>>,
+}
+
+/// One Parquet file of a record, open for reading. Not to be shared by threads: each opens its own.
+pub struct ColumnFile {
+    path: PathBuf,
+    reader: SerializedFileReader<File>,
+}
+
+impl ColumnFile {
+    /// Opens a file and reads its footer.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).context("read", path)?;
+        let reader = guarded(path, || Ok(SerializedFileReader::new(file)?))?;
+        Ok(ColumnFile { path: path.to_owned(), reader })
+    }
+
+    /// How many row groups it has.
+    pub fn groups(&self) -> usize {
+        self.reader.num_row_groups()
+    }
+
+    /// An integer column of a row group, a cell for each row; `None` where the file lacks the column.
+    pub fn ints(&self, group: usize, column: &str) -> Result<Option<Vec<Option<i64>>>, Error> {
+        self.column(group, column, |reader, _| match reader {
+            ColumnReader::Int64ColumnReader(reader) => {
+                let mut cells = Vec::new();
+                read_cells::<Int64Type>(reader, |cell| {
+                    cells.push(cell);
+                    Ok(())
+                })?;
+                Ok(cells)
+            }
+            _ => Err(Failure::Content(format!("its column {column} is not of integers"))),
+        })
+    }
+
+    /// A text column of a row group; `None` where the file lacks the column.
+    pub fn texts(&self, group: usize, column: &str) -> Result<Option<Texts>, Error> {
+        self.column(group, column, |reader, chunk| match reader {
+            ColumnReader::ByteArrayColumnReader(reader) => match only_text(chunk) {
+                Some(text) => {
+                    let rows = usize::try_from(chunk.num_values()).unwrap_or(0);
+                    Ok(Texts { names: vec![text], rows: vec![Some(0); rows] })
+                }
+                None => numbered(reader),
+            },
+            _ => Err(Failure::Content(format!("its column {column} is not of text"))),
+        })
+    }
+
+    fn column<V>(
+        &self,
+        group: usize,
+        name: &str,
+        read: impl FnOnce(ColumnReader, &ColumnChunkMetaData) -> Result<V, Failure>,
+    ) -> Result<Option<V>, Error> {
+        guarded(&self.path, || {
+            let group = self.reader.get_row_group(group)?;
+            let stored = group.metadata().columns().iter().position(|c| c.column_path().string() == name);
+            let Some(stored) = stored else { return Ok(None) };
+            read(group.get_column_reader(stored)?, group.metadata().column(stored)).map(Some)
+        })
+    }
+}
+
+/// The text that all rows have, where the statistics tell that there is only one.
+fn only_text(chunk: &ColumnChunkMetaData) -> Option<String> {
+    let Some(Statistics::ByteArray(found)) = chunk.statistics() else { return None };
+    let exact = found.min_is_exact() && found.max_is_exact() && found.null_count_opt() == Some(0);
+    let (low, high) = (found.min_opt()?, found.max_opt()?);
+    (exact && low == high).then(|| low.as_utf8().ok().map(str::to_owned)).flatten()
+}
+
+fn numbered(reader: parquet::column::reader::ColumnReaderImpl<ByteArrayType>) -> Result<Texts, Failure> {
+    let mut texts = Texts::default();
+    let mut known: HashMap<Vec<u8>, u32> = HashMap::new();
+    let mut last: Option<(Vec<u8>, u32)> = None;
+    read_cells::<ByteArrayType>(reader, |cell| {
+        let Some(value) = cell else {
+            texts.rows.push(None);
+            return Ok(());
+        };
+        let bytes = value.data();
+        if let Some((_, number)) = last.as_ref().filter(|(text, _)| text == bytes) {
+            texts.rows.push(Some(*number));
+            return Ok(());
+        }
+        let number = match known.get(bytes) {
+            Some(number) => *number,
+            None => {
+                let number = texts.names.len() as u32;
+                texts.names.push(value.as_utf8()?.to_owned());
+                known.insert(bytes.to_vec(), number);
+                number
+            }
+        };
+        texts.rows.push(Some(number));
+        last = Some((bytes.to_vec(), number));
+        Ok(())
+    })?;
+    Ok(texts)
+}
+
+fn guarded<V>(path: &Path, read: impl FnOnce() -> Result<V, Failure>) -> Result<V, Error> {
+    let reason = match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(failure)) => failure.reason(),
+        Err(_) => "the Parquet file is damaged".to_owned(),
+    };
+    Err(Error::Parquet { path: path.to_owned(), reason })
+}

@@ -62,13 +62,29 @@ export function moment(started: string): string {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
+/** How many decimals tell multiples of a step apart. */
+function decimalsOf(step: number): number {
+  for (let decimals = 0; decimals < 9; decimals++) {
+    const scaled = step * 10 ** decimals;
+    if (Math.abs(scaled - Math.round(scaled)) < 1e-6 * scaled) return decimals;
+  }
+  return 9;
+}
+
 /** Tick texts of an axis, all with one prefix; the first says the unit. */
 export function ticks(values: number[], unit: string): { texts: string[]; unit: string } {
   const size = values.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
   const [factor, name] = unit === '' && size < 1e4 ? [1, ''] as [number, string] : prefix(size || 1, unit);
   const step = values.length > 1 ? Math.abs(((values[1] ?? 0) - (values[0] ?? 0)) / factor) : 1;
-  const decimals = Math.max(0, Math.min(9, -Math.floor(Math.log10(step || 1) + 1e-9)));
+  const decimals = decimalsOf(step || 1);
   return { texts: values.map((v) => (v / factor).toFixed(decimals)), unit: name + unit };
+}
+
+/** Ticks of the time axis: seconds, with the digits that their distance needs; the last says the unit. */
+export function timeTicks(values: number[]): string[] {
+  const step = values.length > 1 ? (values[1] ?? 1) - (values[0] ?? 0) : 1;
+  const decimals = Math.min(6, decimalsOf(step));
+  return values.map((t, i) => t.toFixed(decimals) + (i === values.length - 1 ? ' s' : ''));
 }
 
 /** A time on the axis, with as many digits as the span needs. */

@@ -22,6 +22,9 @@ export const STANDARD: Panel[] = [
   flows('retrans', 'Segments retransmitted since the start', '', ['retrans']),
 ];
 
+/** Of runs beside each other the windows' chart shows this one. */
+export const WINDOW_ALONE: Panel = flows('window', 'Congestion window', 'B', ['cwnd']);
+
 /** What the topology shows beside the charts' own. */
 export const TOPOLOGY_MEASURES = ['link_rate', 'queue'];
 export const TRACE_MEASURES = ['sent', 'sent_end', 'retransmitted', 'retransmitted_end', 'acknowledged', 'window_end'];
@@ -29,9 +32,15 @@ export const TRACE_MEASURES = ['sent', 'sent_end', 'retransmitted', 'retransmitt
 export const SHORT: Record<string, string> = {
   cwnd: 'cwnd', inflight: 'in flight', ssthresh: 'ssthresh', rwnd: 'receive window', goodput: 'goodput', rtt: 'srtt',
 };
-/** Dashes of a panel's measures, in order. */
-export const DASHES: number[][] = [[], [1.5, 3], [7, 4], [2, 5, 7, 5]];
+/** How a measure is drawn beside the others of its panel: dashes, width in pixels, opacity. */
+export const STROKES: Record<string, { dash: number[]; width: number; alpha: number }> = {
+  inflight: { dash: [], width: 1, alpha: 0.6 },
+  ssthresh: { dash: [7, 4], width: 1.3, alpha: 1 },
+  rwnd: { dash: [2, 3], width: 1.6, alpha: 1 },
+};
+/** Dashes of the flows of runs beside each other. */
+export const FLOW_DASHES: number[][] = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 
 /** Left of all charts, for the axis; right of them. */
-export const left = (width: number) => (width < 640 ? 46 : 62);
-export const RIGHT = 12;
+export const left = (width: number) => (width < 640 ? 54 : 62);
+export const RIGHT = 20;

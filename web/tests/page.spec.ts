@@ -1,5 +1,5 @@
 import { expect, test } from '@playwright/test';
-import { drawn, open, Site, span, values, visit } from './site';
+import { drawn, isModel, open, Site, span, values, visit } from './site';
 
 let site: Site;
 test.beforeAll(() => {
@@ -33,10 +33,11 @@ for (const engine of ['sim', 'model', 'lab', 'test']) {
     const key = site.key(engine);
     await open(page, key);
     const summary = site.summary(key);
-    const goodput = await drawn(page, 'goodput');
-    expect(values(goodput[0]).length).toBeGreaterThan(3);
-    const rtt = values((await drawn(page, 'rtt'))[0]);
-    if (engine !== 'model') {
+    if (isModel(key)) {
+      await expect(page.getByText('figures and no samples')).toBeVisible();
+    } else {
+      expect(values((await drawn(page, 'goodput'))[0]).length).toBeGreaterThan(3);
+      const rtt = values((await drawn(page, 'rtt'))[0]);
       const cwnd = values((await drawn(page, 'window')).find((curve) => curve.measure === 'cwnd'));
       expect(Math.max(...cwnd)).toBe(summary.max_cwnd_bytes);
       const again = values((await drawn(page, 'retrans'))[0]);
@@ -109,11 +110,11 @@ test('zooming does not change what a sample is', async ({ browser }) => {
 test('runs are compared in the same charts', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   const keys = [site.key('sim', 'cubic'), site.key('sim', 'reno'), site.key('model', 'reno')];
-  for (const key of keys) await page.getByRole('checkbox', { name: `Mark ${key}` }).check();
+  for (const key of keys) await page.getByRole('checkbox', { name: `Mark ${key}`, exact: true }).check();
   await page.getByRole('button', { name: 'Compare 3 runs' }).click();
-  await expect.poll(async () => (await drawn(page, 'goodput')).filter((curve) => !curve.faint).length).toBe(3);
+  await expect.poll(async () => (await drawn(page, 'goodput')).filter((curve) => !curve.faint).length).toBe(2);
   const labels = (await drawn(page, 'goodput')).filter((curve) => !curve.faint).map((curve) => curve.label);
-  expect(new Set(labels).size).toBe(3);
+  expect(labels.sort()).toEqual(['cubic sim', 'reno sim']);
   const table = page.locator('table.figures').first();
   await expect(table.locator('thead th')).toHaveCount(5);
   await expect(table).toContainText('×');
@@ -130,7 +131,7 @@ test('a traced flow has its time-sequence graph, another is told what it needs',
   expect(lines.map((curve) => curve.measure)).toEqual(['sent', 'retransmitted', 'acknowledged', 'window_end']);
   expect(Math.max(...by('acknowledged'))).toBeLessThanOrEqual(Math.max(...by('sent')) + 65_536);
   expect(by('retransmitted').length > 0).toBe(site.summary(site.key('sim', 'reno')).retransmitted_segs > 0);
-  await open(page, site.key('model', 'reno'));
+  await open(page, site.key('test'));
   await expect(page.getByText('A time-sequence graph needs each segment')).toBeVisible();
 });
 

@@ -31,7 +31,7 @@ const SCRIPT: &[u8] = include_bytes!("../../page/app.js");
 const STYLE: &[u8] = include_bytes!("../../page/app.css");
 /// Where a browser goes that has just got its cookie. A redirect would not send it where another site's link led here.
 const WELCOME: &str =
-    "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=/\"><title>longfat</title>";
+    "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=/\"><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
 
 /// What to serve, and where.
 #[derive(Debug, Clone)]

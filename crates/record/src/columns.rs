@@ -19,6 +19,9 @@ use crate::Error;
 use crate::error::Context;
 use crate::parquet_file::{Failure, read_cells};
 
+/// Cells asked of a column at once.
+const NUMBERS_BATCH_ROWS: usize = 128 * 1024;
+
 /// A table of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TableName {
@@ -85,6 +88,52 @@ impl ColumnFile {
             }
             _ => Err(Failure::Content(format!("its column {column} is not of integers"))),
         })
+    }
+
+    /// An integer column of a row group as floating-point numbers, NaN where a row has none: what takes least time. `None` where
+    /// the file lacks the column.
+    pub fn numbers(&self, group: usize, column: &str) -> Result<Option<Vec<f64>>, Error> {
+        self.column(group, column, |reader, chunk| {
+            let ColumnReader::Int64ColumnReader(mut reader) = reader else {
+                return Err(Failure::Content(format!("its column {column} is not of integers")));
+            };
+            let is_optional = chunk.column_descr().max_def_level() > 0;
+            let (mut numbers, mut levels, mut values) = (Vec::new(), Vec::new(), Vec::new());
+            loop {
+                levels.clear();
+                values.clear();
+                let wanted = is_optional.then_some(&mut levels);
+                let (records, found, _) =
+                    reader.read_records(NUMBERS_BATCH_ROWS, wanted, None, &mut values)?;
+                if records == 0 {
+                    return Ok(numbers);
+                }
+                if found == records {
+                    numbers.extend(values.iter().map(|value| *value as f64));
+                    continue;
+                }
+                let mut values = values.iter();
+                let mut cell = |level: &i16| if *level > 0 { values.next() } else { None };
+                numbers
+                    .extend(levels.iter().map(|level| cell(level).map_or(f64::NAN, |value| *value as f64)));
+            }
+        })
+    }
+
+    /// What time the rows of a group span, where its statistics tell.
+    pub fn span_us(&self, group: usize) -> Option<(i64, i64)> {
+        let metadata = self.reader.metadata().row_groups().get(group)?;
+        let time = metadata.columns().iter().find(|column| column.column_path().string() == "time_us")?;
+        match time.statistics() {
+            Some(Statistics::Int64(found)) => Some((*found.min_opt()?, *found.max_opt()?)),
+            _ => None,
+        }
+    }
+
+    /// How many rows a group has, as the footer says.
+    pub fn rows(&self, group: usize) -> u64 {
+        let metadata = self.reader.metadata().row_groups().get(group);
+        metadata.map_or(0, |group| u64::try_from(group.num_rows()).unwrap_or(0))
     }
 
     /// A text column of a row group; `None` where the file lacks the column.

@@ -369,7 +369,14 @@ fn columns_are_read_without_rows() {
         names.rows.iter().map(name).collect::<Vec<_>>(),
         flows.iter().map(|row| row.flow.clone()).collect::<Vec<_>>()
     );
+    let numbers = file.numbers(0, "goodput_bps").unwrap().unwrap();
+    let as_number = |cell: &Option<i64>| cell.map(|value| value as f64);
+    let expected: Vec<Option<f64>> = goodput.iter().map(as_number).collect();
+    assert_eq!(numbers.iter().map(|n| (!n.is_nan()).then_some(*n)).collect::<Vec<_>>(), expected);
+    assert_eq!(file.numbers(0, "time_us").unwrap().unwrap()[499], 4_990_000.0);
+    assert_eq!((file.span_us(0), file.rows(0)), (Some((0, 4_990_000)), 500));
     assert_eq!(file.ints(0, "no_such_column").unwrap(), None);
+    assert_eq!(file.numbers(0, "no_such_column").unwrap(), None);
     assert!(file.ints(0, "flow").unwrap_err().to_string().contains("is not of integers"));
     // All rows alike: told by the statistics.
     let links = ColumnFile::open(&run.files(TableName::Links).unwrap()[0]).unwrap();

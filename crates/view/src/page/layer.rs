@@ -23,10 +23,10 @@ pub(crate) struct Layer {
     groups: Vec<Group>,
     /// The flows, or links with their direction.
     pub(crate) subjects: Vec<String>,
-    /// By measure, then by subject.
-    pyramids: BTreeMap<String, Vec<Pyramid>>,
-    /// By subject; only of flows.
-    pub(crate) stretches: Vec<Stretches>,
+    /// By measure.
+    series: BTreeMap<String, Read<Pyramid>>,
+    /// What limited flows, once that was asked for.
+    causes: Option<Read<Stretches>>,
     /// Rows read so far.
     pub(crate) rows: u64,
     /// The last row's time.
@@ -48,6 +48,18 @@ struct Group {
     number: usize,
     first_us: i64,
     last_us: i64,
+}
+
+/// What was made of a table's rows, by subject, and of how many files.
+struct Read<T> {
+    files: usize,
+    of: Vec<T>,
+}
+
+impl<T: Default> Read<T> {
+    fn new(subjects: usize) -> Self {
+        Read { files: 0, of: std::iter::repeat_with(T::default).take(subjects).collect() }
+    }
 }
 
 /// A curve to draw: times in microseconds.
@@ -75,18 +87,24 @@ struct Rows {
     subjects: Texts,
     /// By measure, then by row.
     values: Vec<Vec<f64>>,
-    /// Of flows, where wanted: the place of each row's cause.
+    /// Where wanted, the place of each row's cause.
     causes: Option<Vec<Option<u8>>>,
 }
 
-/// What became of a row group: by subject the blocks of each measure, and causes.
-struct Digest {
+/// A row group to be read, and the measures to be made of it.
+struct Task<'a> {
     file: usize,
     number: usize,
-    rows: u64,
-    first_us: i64,
-    last_us: i64,
-    subjects: Vec<(String, Vec<Vec<Block>>, Vec<(i64, Option<u8>)>)>,
+    measures: Vec<&'a Measure>,
+    causes: bool,
+}
+
+/// What became of a row group, by subject.
+struct Digest {
+    subject: String,
+    /// By measure.
+    blocks: Vec<Vec<Block>>,
+    causes: Vec<(i64, Option<u8>)>,
 }
 
 impl Layer {
@@ -96,88 +114,111 @@ impl Layer {
             files: Vec::new(),
             groups: Vec::new(),
             subjects: Vec::new(),
-            pyramids: BTreeMap::new(),
-            stretches: Vec::new(),
+            series: BTreeMap::new(),
+            causes: None,
             rows: 0,
             end_us: 0,
         }
     }
 
-    /// Reads what the record has by now of `measures` and of those asked for before.
-    pub(crate) fn update(&mut self, run: &Run, measures: &[Measure]) -> Result<(), record::Error> {
+    /// Reads what the record has by now of `measures` (and of those asked for before), and if wanted what limited its flows.
+    pub(crate) fn update(
+        &mut self,
+        run: &Run,
+        measures: &[Measure],
+        causes: bool,
+    ) -> Result<(), record::Error> {
         let stamps: Vec<Stamp> = run.files(self.table)?.into_iter().map(stamp).collect();
-        let asked: Vec<String> = self.pyramids.keys().cloned().collect();
+        let before: Vec<String> = self.series.keys().cloned().collect();
+        let causes = causes || self.causes.is_some();
         if !stamps.starts_with(&self.files) {
             *self = Layer::new(self.table);
         }
-        let known = self.files.len();
-        let missing: Vec<&Measure> =
-            measures.iter().filter(|m| !self.pyramids.contains_key(&m.name)).collect();
-        // Of old files what is new, of new files all.
-        if known > 0 && !missing.is_empty() {
-            let digests = self.digest(&stamps, 0..known, &missing, false)?;
-            self.take_in(digests, &missing, false);
+        self.index(stamps)?;
+        let before = before.iter().filter(|name| measures.iter().all(|m| m.name != **name));
+        let before: Vec<Measure> = before.filter_map(|name| Measure::parse(self.table, name).ok()).collect();
+        let all: Vec<&Measure> = measures.iter().chain(&before).collect();
+        let tasks: Vec<Task<'_>> =
+            self.groups.iter().filter_map(|group| self.task(group, &all, causes)).collect();
+        let is_trace = self.table == TableName::Trace;
+        let digests: Vec<Vec<Digest>> = tasks
+            .par_iter()
+            .map_init(Reader::default, |reader, task| {
+                let file = reader.file(&self.files[task.file].path)?;
+                let rows = read(file, self.table, task.number, &task.measures, task.causes)?;
+                Ok(digest(&rows, is_trace))
+            })
+            .collect::<Result<_, record::Error>>()?;
+        let made: Vec<Vec<String>> =
+            tasks.iter().map(|task| task.measures.iter().map(|m| m.name.clone()).collect()).collect();
+        for measure in all {
+            self.series.entry(measure.name.clone()).or_insert_with(|| Read::new(self.subjects.len()));
         }
-        let again = asked.iter().filter_map(|name| Measure::parse(self.table, name).ok());
-        let again: Vec<Measure> = again.filter(|old| measures.iter().all(|m| m.name != old.name)).collect();
-        let all: Vec<&Measure> = measures.iter().chain(&again).collect();
-        if known < stamps.len() {
-            let digests = self.digest(&stamps, known..stamps.len(), &all, true)?;
-            self.take_in(digests, &all, true);
-            self.files = stamps;
+        if causes && self.causes.is_none() {
+            self.causes = Some(Read::new(self.subjects.len()));
         }
+        for (names, digests) in made.iter().zip(digests) {
+            digests.into_iter().for_each(|digest| self.take_in(names, digest));
+        }
+        let files = self.files.len();
+        self.series.values_mut().for_each(|read| read.files = files);
+        self.causes.iter_mut().for_each(|read| read.files = files);
         Ok(())
     }
 
-    fn digest(
-        &self,
-        stamps: &[Stamp],
-        files: std::ops::Range<usize>,
-        measures: &[&Measure],
-        is_new: bool,
-    ) -> Result<Vec<Digest>, record::Error> {
-        let mut tasks = Vec::new();
-        for file in files {
-            let groups = ColumnFile::open(&stamps[file].path)?.groups();
-            tasks.extend((0..groups).map(|number| (file, number)));
+    /// Learns what row groups and subjects new files have.
+    fn index(&mut self, stamps: Vec<Stamp>) -> Result<(), record::Error> {
+        let mut new = Vec::new();
+        for (file, stamp) in stamps.iter().enumerate().skip(self.files.len()) {
+            let groups = ColumnFile::open(&stamp.path)?.groups();
+            new.extend((0..groups).map(|number| (file, number)));
         }
-        let with_causes = is_new && self.table == TableName::Flows;
-        let open = Reader::default;
-        tasks
+        let found: Vec<(Group, u64, Vec<String>)> = new
             .into_par_iter()
-            .map_init(open, |reader, (file, number)| {
-                let rows = read(reader.file(&stamps[file].path)?, self.table, number, measures, with_causes)?;
-                Ok(digest(file, number, &rows, self.table == TableName::Trace))
+            .map_init(Reader::default, |reader, (file, number)| {
+                let open = reader.file(&stamps[file].path)?;
+                let (first_us, last_us) = span_us(open, number)?;
+                let names = subjects(open, self.table, number)?.names;
+                Ok((Group { file, number, first_us, last_us }, open.rows(number), names))
             })
-            .collect()
+            .collect::<Result<_, record::Error>>()?;
+        for (group, rows, names) in found {
+            self.rows += rows;
+            self.end_us = self.end_us.max(group.last_us);
+            self.groups.push(group);
+            for name in names {
+                self.subject(name);
+            }
+        }
+        self.files = stamps;
+        Ok(())
     }
 
-    fn take_in(&mut self, digests: Vec<Digest>, measures: &[&Measure], is_new: bool) {
-        for measure in measures {
-            let count = self.subjects.len();
-            self.pyramids.entry(measure.name.clone()).or_default().resize_with(count, Pyramid::default);
-        }
-        for digest in digests {
-            if is_new {
-                self.groups.push(Group {
-                    file: digest.file,
-                    number: digest.number,
-                    first_us: digest.first_us,
-                    last_us: digest.last_us,
-                });
-                self.rows += digest.rows;
-                self.end_us = self.end_us.max(digest.last_us);
-            }
-            for (name, of_measures, causes) in digest.subjects {
-                let subject = self.subject(name);
-                for (measure, blocks) in measures.iter().zip(of_measures) {
-                    if let Some(pyramids) = self.pyramids.get_mut(&measure.name) {
-                        pyramids[subject].append(&blocks);
-                    }
-                }
-                causes.into_iter().for_each(|(time_us, cause)| self.stretches[subject].push(time_us, cause));
+    /// What is to be read of a row group.
+    fn task<'a>(&self, group: &Group, all: &[&'a Measure], causes: bool) -> Option<Task<'a>> {
+        let is_new = |read: Option<usize>| read.is_none_or(|files| group.file >= files);
+        let missing = all.iter().copied().filter(|m| is_new(self.series.get(&m.name).map(|read| read.files)));
+        let measures: Vec<&Measure> = missing.collect();
+        let causes = causes && is_new(self.causes.as_ref().map(|read| read.files));
+        let is_empty = measures.is_empty() && !causes;
+        (!is_empty).then_some(Task { file: group.file, number: group.number, measures, causes })
+    }
+
+    fn take_in(&mut self, measures: &[String], digest: Digest) {
+        let subject = self.subject(digest.subject);
+        for (name, blocks) in measures.iter().zip(digest.blocks) {
+            if let Some(read) = self.series.get_mut(name) {
+                read.of[subject].append(&blocks);
             }
         }
+        if let Some(read) = &mut self.causes {
+            digest.causes.into_iter().for_each(|(time_us, cause)| read.of[subject].push(time_us, cause));
+        }
+    }
+
+    /// What limited a flow, where that was read and is known.
+    pub(crate) fn stretches(&self, subject: usize) -> Option<&Stretches> {
+        self.causes.as_ref().and_then(|read| read.of.get(subject)).filter(|stretches| stretches.is_known())
     }
 
     fn subject(&mut self, name: String) -> usize {
@@ -185,8 +226,8 @@ impl Layer {
             return known;
         }
         self.subjects.push(name);
-        self.stretches.push(Stretches::default());
-        self.pyramids.values_mut().for_each(|pyramids| pyramids.push(Pyramid::default()));
+        self.series.values_mut().for_each(|read| read.of.push(Pyramid::default()));
+        self.causes.iter_mut().for_each(|read| read.of.push(Stretches::default()));
         self.subjects.len() - 1
     }
 
@@ -203,7 +244,7 @@ impl Layer {
         let mut to_read: Vec<(usize, usize)> = Vec::new();
         for (place, measure) in measures.iter().enumerate() {
             for &subject in wanted {
-                let pyramid = self.pyramids.get(&measure.name).and_then(|of| of.get(subject));
+                let pyramid = self.series.get(&measure.name).and_then(|read| read.of.get(subject));
                 let found = pyramid.and_then(|pyramid| pyramid.between(from_us, to_us, columns));
                 if found.is_none() {
                     to_read.push((place, subject));
@@ -247,9 +288,15 @@ impl Layer {
         wanted: &[usize],
         (from_us, to_us): (i64, i64),
     ) -> Result<Vec<Vec<Block>>, record::Error> {
-        // A group before and one after, for the neighbours of the span.
-        let first = self.groups.partition_point(|g| g.last_us < from_us).saturating_sub(1);
-        let end = (self.groups.partition_point(|g| g.first_us <= to_us) + 1).min(self.groups.len());
+        // Where the span begins or ends between two groups, that beside has the neighbour.
+        let mut first = self.groups.partition_point(|g| g.last_us < from_us);
+        if self.groups.get(first).is_none_or(|group| group.first_us >= from_us) {
+            first = first.saturating_sub(1);
+        }
+        let mut end = self.groups.partition_point(|g| g.first_us <= to_us);
+        if self.groups[..end].last().is_none_or(|group| group.last_us <= to_us) {
+            end = (end + 1).min(self.groups.len());
+        }
         let is_trace = self.table == TableName::Trace;
         let parts: Vec<Rows> = self.groups[first.min(end)..end]
             .par_iter()
@@ -318,29 +365,45 @@ fn read(
     measures: &[&Measure],
     with_causes: bool,
 ) -> Result<Rows, record::Error> {
-    let times: Vec<i64> =
-        file.ints(group, "time_us")?.unwrap_or_default().into_iter().map(|time| time.unwrap_or(0)).collect();
-    let text = |column: &str| Ok::<_, record::Error>(file.texts(group, column)?.unwrap_or_default());
-    let subjects = match table {
-        TableName::Links => joined(&text("link")?, &text("direction")?),
-        TableName::Events => text("subject")?,
-        TableName::Flows | TableName::Trace => text("flow")?,
-    };
-    let kinds = if table == TableName::Trace { Some(text("kind")?) } else { None };
-    let mut columns: BTreeMap<&str, Option<Vec<Option<i64>>>> = BTreeMap::new();
+    let times = file.numbers(group, "time_us")?.unwrap_or_default().into_iter().map(|time| time as i64);
+    let times: Vec<i64> = times.collect();
+    let kinds = if table == TableName::Trace { file.texts(group, "kind")? } else { None };
+    let mut columns: BTreeMap<&str, Option<Vec<f64>>> = BTreeMap::new();
     for column in measures.iter().flat_map(|measure| &measure.columns) {
         if !columns.contains_key(column) {
-            columns.insert(column, file.ints(group, column)?);
+            columns.insert(column, file.numbers(group, column)?);
         }
     }
     let values = measures.iter().map(|measure| {
-        let cells: Vec<Option<&[Option<i64>]>> =
+        let cells: Vec<Option<&[f64]>> =
             measure.columns.iter().map(|name| columns.get(name).and_then(|cells| cells.as_deref())).collect();
         measure.values(times.len(), &cells, kinds.as_ref())
     });
     let values = values.collect();
-    let causes = if with_causes { Some(causes(&text("limited_by")?)) } else { None };
-    Ok(Rows { times, subjects, values, causes })
+    let causes =
+        if with_causes { Some(causes(&file.texts(group, "limited_by")?.unwrap_or_default())) } else { None };
+    Ok(Rows { subjects: subjects(file, table, group)?, times, values, causes })
+}
+
+/// The flow, or the link with its direction, of each row.
+fn subjects(file: &ColumnFile, table: TableName, group: usize) -> Result<Texts, record::Error> {
+    let text = |column: &str| Ok::<_, record::Error>(file.texts(group, column)?.unwrap_or_default());
+    match table {
+        TableName::Links => Ok(joined(&text("link")?, &text("direction")?)),
+        TableName::Events => text("subject"),
+        TableName::Flows | TableName::Trace => text("flow"),
+    }
+}
+
+/// The time of a group's rows: from the file's statistics, or where there are none from its rows.
+fn span_us(file: &ColumnFile, group: usize) -> Result<(i64, i64), record::Error> {
+    if let Some(span) = file.span_us(group) {
+        return Ok(span);
+    }
+    let times = file.numbers(group, "time_us")?.unwrap_or_default();
+    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    Ok(if times.is_empty() { (0, 0) } else { (least as i64, most as i64) })
 }
 
 /// `s1-s2 forward`, as events name it.
@@ -368,29 +431,36 @@ fn causes(texts: &Texts) -> Vec<Option<u8>> {
     texts.rows.iter().map(|row| row.and_then(|name| places[name as usize])).collect()
 }
 
-fn digest(file: usize, number: usize, rows: &Rows, without_gaps: bool) -> Digest {
-    let mut of_subjects: Vec<Vec<usize>> = vec![Vec::new(); rows.subjects.names.len()];
-    for (row, subject) in rows.subjects.rows.iter().enumerate().take(rows.times.len()) {
-        if let Some(subject) = subject {
-            of_subjects[*subject as usize].push(row);
+fn digest(rows: &Rows, without_gaps: bool) -> Vec<Digest> {
+    let names = &rows.subjects.names;
+    let mut of_subjects: Vec<Vec<usize>> = vec![Vec::new(); names.len()];
+    let is_alone = names.len() == 1 && !without_gaps && rows.subjects.rows.iter().all(Option::is_some);
+    if !is_alone {
+        for (row, subject) in rows.subjects.rows.iter().enumerate().take(rows.times.len()) {
+            if let Some(subject) = subject {
+                of_subjects[*subject as usize].push(row);
+            }
         }
     }
-    let subjects = rows.subjects.names.iter().zip(&of_subjects).map(|(name, own)| {
+    let of_subject = |(name, own): (&String, &Vec<usize>)| {
         let of_measure = |values: &Vec<f64>| {
-            let samples = own.iter().map(|row| (rows.times[*row], values[*row]));
-            blocks(samples.filter(|(_, value)| !(without_gaps && value.is_nan())))
+            if is_alone {
+                return blocks(&rows.times, values);
+            }
+            let kept = own.iter().filter(|row| !(without_gaps && values[**row].is_nan()));
+            let (times, values): (Vec<i64>, Vec<f64>) =
+                kept.map(|row| (rows.times[*row], values[*row])).unzip();
+            blocks(&times, &values)
         };
-        let causes = rows.causes.as_ref().map(|causes| {
-            own.iter().map(|row| (rows.times[*row], causes.get(*row).copied().flatten())).collect()
-        });
-        (name.clone(), rows.values.iter().map(of_measure).collect(), causes.unwrap_or_default())
-    });
-    Digest {
-        file,
-        number,
-        rows: rows.times.len() as u64,
-        subjects: subjects.collect(),
-        first_us: rows.times.iter().copied().min().unwrap_or(0),
-        last_us: rows.times.iter().copied().max().unwrap_or(0),
-    }
+        let cause = |row: usize| Some((*rows.times.get(row)?, *rows.causes.as_ref()?.get(row)?));
+        Digest {
+            subject: name.clone(),
+            blocks: rows.values.iter().map(of_measure).collect(),
+            causes: match is_alone {
+                true => (0..rows.times.len()).filter_map(cause).collect(),
+                false => own.iter().filter_map(|row| cause(*row)).collect(),
+            },
+        }
+    };
+    names.iter().zip(&of_subjects).map(of_subject).collect()
 }

@@ -5,12 +5,12 @@ use record::{TableName, Texts};
 use schema::{FlowSample, LinkSample, Metrics, TraceKind};
 
 use crate::Error;
-use crate::metric::{Metric, Value};
+use crate::axis::Unit;
+use crate::metric::{Metric, UNLIMITED_BPS, Value};
 
 /// One curve's values.
 pub(crate) struct Measure {
     pub(crate) name: String,
-    pub(crate) table: TableName,
     /// The integer columns that it needs.
     pub(crate) columns: Vec<&'static str>,
     /// Whether its samples are so noisy that a mean reads better.
@@ -18,42 +18,57 @@ pub(crate) struct Measure {
     take: Take,
 }
 
+/// What becomes of the columns' cells. A test holds these against the metrics of plots.
+#[derive(Clone, Copy)]
 enum Take {
-    /// By a metric of the plots, and where its columns are in a row.
-    Row(Value, Vec<usize>),
+    /// One column, times a factor.
+    Times(f64),
+    /// One column; what is negative or beyond all rates is the kernel's "unlimited".
+    Limited,
+    /// Both columns multiplied: segments of a size.
+    Product,
+    /// The first column, or where that is absent the second.
+    Either,
+    /// Segments unacknowledged less those SACKed and lost, and those sent again, of a size.
+    InFlight,
+    /// The first column and what is there of the others.
+    Sum,
     /// From the cells of a trace's row, where that is of one of these kinds.
-    Trace(&'static [TraceKind], fn(&[Option<i64>]) -> Option<i64>),
+    Trace(&'static [TraceKind], Summed),
+}
+
+/// Of a trace's row.
+#[derive(Clone, Copy)]
+enum Summed {
+    /// The first column.
+    First,
+    /// The first two together.
+    Both,
 }
 
 /// Measures of traces: name, kinds, columns and what becomes of them.
-type TraceMeasure =
-    (&'static str, &'static [TraceKind], &'static [&'static str], fn(&[Option<i64>]) -> Option<i64>);
+type TraceMeasure = (&'static str, &'static [TraceKind], &'static [&'static str], Summed);
 
 const TRACE: [TraceMeasure; 6] = [
-    ("sent", &[TraceKind::Sent], &["seq_bytes"], |cells| cells[0]),
-    ("sent_end", &[TraceKind::Sent], &["seq_bytes", "len_bytes"], |cells| cells[0]?.checked_add(cells[1]?)),
-    ("retransmitted", &[TraceKind::Retransmit], &["seq_bytes"], |cells| cells[0]),
-    ("retransmitted_end", &[TraceKind::Retransmit], &["seq_bytes", "len_bytes"], |cells| {
-        cells[0]?.checked_add(cells[1]?)
-    }),
-    ("acknowledged", &[TraceKind::Ack, TraceKind::Sack], &["ack_bytes"], |cells| cells[0]),
-    ("window_end", &[TraceKind::Ack, TraceKind::Sack], &["ack_bytes", "snd_wnd_bytes"], |cells| {
-        cells[0]?.checked_add(cells[1]?)
-    }),
+    ("sent", &[TraceKind::Sent], &["seq_bytes"], Summed::First),
+    ("sent_end", &[TraceKind::Sent], &["seq_bytes", "len_bytes"], Summed::Both),
+    ("retransmitted", &[TraceKind::Retransmit], &["seq_bytes"], Summed::First),
+    ("retransmitted_end", &[TraceKind::Retransmit], &["seq_bytes", "len_bytes"], Summed::Both),
+    ("acknowledged", &[TraceKind::Ack, TraceKind::Sack], &["ack_bytes"], Summed::First),
+    ("window_end", &[TraceKind::Ack, TraceKind::Sack], &["ack_bytes", "snd_wnd_bytes"], Summed::Both),
 ];
 
 impl Measure {
     /// The measure of a table that is called `name`.
     pub(crate) fn parse(table: TableName, name: &str) -> Result<Self, Error> {
         if table == TableName::Trace {
-            let (name, kinds, columns, of) = TRACE
+            let (name, kinds, columns, summed) = TRACE
                 .into_iter()
                 .find(|known| known.0 == name)
                 .ok_or_else(|| Error::UnknownMetric { name: name.to_owned() })?;
-            let take = Take::Trace(kinds, of);
+            let take = Take::Trace(kinds, summed);
             return Ok(Measure {
                 name: name.to_owned(),
-                table,
                 columns: columns.to_vec(),
                 is_smoothed: false,
                 take,
@@ -63,51 +78,39 @@ impl Measure {
         if metric.value.is_of_links() != (table == TableName::Links) {
             return Err(Error::UnknownMetric { name: name.to_owned() });
         }
-        let columns = columns_of(name, metric.value);
-        let place = |column: &&str| match table {
-            TableName::Links => LinkSample::column(column),
-            _ => FlowSample::column(column),
-        };
-        let places = columns.iter().filter_map(place).collect();
+        let (take, columns) = made_of(name, metric.value);
         let is_smoothed = metric.is_smoothed();
-        Ok(Measure {
-            name: name.to_owned(),
-            table,
-            columns,
-            is_smoothed,
-            take: Take::Row(metric.value, places),
-        })
+        Ok(Measure { name: name.to_owned(), columns, is_smoothed, take })
     }
 
     /// The value of each of `rows` rows, NaN where there is none. `columns` are those of [`Measure::columns`], each `None` where
     /// the file lacks it; `kinds` is the trace's column of that name.
-    pub(crate) fn values(
-        &self,
-        rows: usize,
-        columns: &[Option<&[Option<i64>]>],
-        kinds: Option<&Texts>,
-    ) -> Vec<f64> {
-        let cell =
-            |column: usize, row: usize| columns[column].and_then(|cells| cells.get(row).copied().flatten());
-        let finite = |value: Option<f64>| value.filter(|v| v.is_finite()).unwrap_or(f64::NAN);
-        match &self.take {
-            Take::Row(value, places) if self.table == TableName::Links => {
-                let mut sample = LinkSample::default();
-                let of_row = |row| {
-                    places.iter().enumerate().for_each(|(i, place)| sample.set_metric(*place, cell(i, row)));
-                    finite(value.of_link(&sample))
-                };
-                (0..rows).map(of_row).collect()
+    pub(crate) fn values(&self, rows: usize, columns: &[Option<&[f64]>], kinds: Option<&Texts>) -> Vec<f64> {
+        let missing = vec![f64::NAN; if columns.iter().all(Option::is_some) { 0 } else { rows }];
+        let cells: Vec<&[f64]> = columns.iter().map(|column| column.unwrap_or(&missing)).collect();
+        if cells.iter().any(|column| column.len() != rows) {
+            return vec![f64::NAN; rows];
+        }
+        let or_none = |value: f64| if value.is_nan() { 0.0 } else { value };
+        match (self.take, cells.as_slice()) {
+            (Take::Times(factor), [a, ..]) => a.iter().map(|a| a * factor).collect(),
+            (Take::Limited, [a, ..]) => {
+                a.iter().map(|a| if (0.0..UNLIMITED_BPS).contains(a) { *a } else { f64::NAN }).collect()
             }
-            Take::Row(value, places) => {
-                let mut sample = FlowSample::default();
-                let of_row = |row| {
-                    places.iter().enumerate().for_each(|(i, place)| sample.set_metric(*place, cell(i, row)));
-                    finite(value.of_flow(&sample))
-                };
-                (0..rows).map(of_row).collect()
+            (Take::Product, [a, b, ..]) => a.iter().zip(*b).map(|(a, b)| a * b).collect(),
+            (Take::Either, [a, b, ..]) => {
+                a.iter().zip(*b).map(|(a, b)| if a.is_nan() { *b } else { *a }).collect()
             }
-            Take::Trace(wanted, of) => {
+            (Take::InFlight, [unacked, sacked, lost, retrans, mss]) => (0..rows)
+                .map(|i| {
+                    let segs = unacked[i] - or_none(sacked[i]) - or_none(lost[i]) + or_none(retrans[i]);
+                    if segs.is_nan() { f64::NAN } else { segs.max(0.0) * mss[i] }
+                })
+                .collect(),
+            (Take::Sum, [first, others @ ..]) => (0..rows)
+                .map(|i| first[i] + others.iter().map(|other| or_none(other[i])).sum::<f64>())
+                .collect(),
+            (Take::Trace(wanted, summed), [a, others @ ..]) => {
                 let kind_of =
                     |name: &String| TraceKind::from_name(name).is_some_and(|kind| wanted.contains(&kind));
                 let counts: Vec<bool> =
@@ -116,42 +119,44 @@ impl Measure {
                     let kind = kinds.and_then(|kinds| kinds.rows.get(row).copied().flatten());
                     kind.is_some_and(|kind| counts[kind as usize])
                 };
-                let mut cells = vec![None; columns.len()];
-                let of_row = |row| {
-                    if !is_wanted(row) {
-                        return f64::NAN;
-                    }
-                    cells.iter_mut().enumerate().for_each(|(i, slot)| *slot = cell(i, row));
-                    finite(of(&cells).map(|v| v as f64))
+                let of_row = |row: usize| match (summed, others) {
+                    _ if !is_wanted(row) => f64::NAN,
+                    (Summed::Both, [b, ..]) => a[row] + b[row],
+                    _ => a[row],
                 };
                 (0..rows).map(of_row).collect()
             }
+            _ => vec![f64::NAN; rows],
         }
     }
 }
 
-/// The columns that a metric of the plots is made of.
-fn columns_of(name: &str, value: Value) -> Vec<&'static str> {
+/// What a metric of the plots is made of.
+fn made_of(name: &str, value: Value) -> (Take, Vec<&'static str>) {
+    let column = |name: &'static str| (Take::Times(Unit::column_factor(name)), vec![name]);
     match value {
-        Value::FlowColumn(index) => return vec![FlowSample::COLUMNS[index].name],
-        Value::LinkColumn(index) => return vec![LinkSample::COLUMNS[index].name],
+        Value::FlowColumn(index) => return column(FlowSample::COLUMNS[index].name),
+        Value::LinkColumn(index) => return column(LinkSample::COLUMNS[index].name),
         Value::Flow(_) | Value::Link(_) => {}
     }
     match name {
-        "goodput" => vec!["goodput_bps"],
-        "cwnd" => vec!["snd_cwnd_segs", "snd_mss_bytes"],
-        "rtt" => vec!["srtt_us"],
-        "rwnd" => vec!["snd_wnd_bytes", "rcv_wnd_bytes"],
-        "inflight" => vec!["unacked_segs", "sacked_segs", "lost_segs", "retrans_segs", "snd_mss_bytes"],
-        "sndbuf" => vec!["sndbuf_bytes"],
-        "ssthresh" => vec!["snd_ssthresh_segs", "snd_mss_bytes"],
-        "pacing" => vec!["pacing_rate_bps"],
-        "delivery_rate" => vec!["delivery_rate_bps"],
-        "retrans" => vec!["total_retrans_segs"],
-        "queue" => vec!["queue_bytes"],
-        "drops" => vec!["dropped_queue_packets", "dropped_loss_packets", "dropped_aqm_packets"],
-        "link_rate" => vec!["rate_bps"],
-        _ => Vec::new(),
+        "goodput" => column("goodput_bps"),
+        "cwnd" => (Take::Product, vec!["snd_cwnd_segs", "snd_mss_bytes"]),
+        "rtt" => column("srtt_us"),
+        "rwnd" => (Take::Either, vec!["snd_wnd_bytes", "rcv_wnd_bytes"]),
+        "inflight" => {
+            let columns = ["unacked_segs", "sacked_segs", "lost_segs", "retrans_segs", "snd_mss_bytes"];
+            (Take::InFlight, columns.to_vec())
+        }
+        "sndbuf" => column("sndbuf_bytes"),
+        "ssthresh" => (Take::Product, vec!["snd_ssthresh_segs", "snd_mss_bytes"]),
+        "pacing" => (Take::Limited, vec!["pacing_rate_bps"]),
+        "delivery_rate" => (Take::Limited, vec!["delivery_rate_bps"]),
+        "retrans" => column("total_retrans_segs"),
+        "queue" => column("queue_bytes"),
+        "drops" => (Take::Sum, vec!["dropped_queue_packets", "dropped_loss_packets", "dropped_aqm_packets"]),
+        "link_rate" => column("rate_bps"),
+        _ => (Take::Sum, Vec::new()),
     }
 }
 
@@ -169,17 +174,35 @@ mod tests {
 
     #[test]
     fn a_measure_of_its_columns_alone_is_the_metric_of_the_row() {
-        let (flow, link): (FlowSample, LinkSample) = (row(), row());
-        for name in FRIENDLY.into_iter().chain(crate::metric::column_names()) {
-            let value = Metric::parse(name).unwrap().value;
-            let table = if value.is_of_links() { TableName::Links } else { TableName::Flows };
-            let measure = Measure::parse(table, name).unwrap();
-            let cells: Vec<Vec<Option<i64>>> =
-                measure.columns.iter().map(|c| vec![flow.get(c).or(link.get(c))]).collect();
-            let columns: Vec<Option<&[Option<i64>]>> = cells.iter().map(|c| Some(c.as_slice())).collect();
-            let expected = value.of_flow(&flow).or(value.of_link(&link)).unwrap();
-            assert_eq!(measure.values(1, &columns, None), [expected], "{name}");
+        let (mut flow, mut link): (FlowSample, LinkSample) = (row(), row());
+        for absent in [
+            None,
+            Some("sacked_segs"),
+            Some("snd_wnd_bytes"),
+            Some("dropped_aqm_packets"),
+            Some("snd_mss_bytes"),
+        ] {
+            if let Some(place) = absent.and_then(FlowSample::column) {
+                flow.set_metric(place, None);
+            }
+            if let Some(place) = absent.and_then(LinkSample::column) {
+                link.set_metric(place, None);
+            }
+            for name in FRIENDLY.into_iter().chain(crate::metric::column_names()) {
+                let value = Metric::parse(name).unwrap().value;
+                let table = if value.is_of_links() { TableName::Links } else { TableName::Flows };
+                let measure = Measure::parse(table, name).unwrap();
+                let number =
+                    |column: &&str| flow.get(column).or(link.get(column)).map_or(f64::NAN, |v| v as f64);
+                let cells: Vec<Vec<f64>> = measure.columns.iter().map(|c| vec![number(c)]).collect();
+                let columns: Vec<Option<&[f64]>> = cells.iter().map(|c| Some(c.as_slice())).collect();
+                let expected = value.of_flow(&flow).or(value.of_link(&link));
+                let found = measure.values(1, &columns, None)[0];
+                assert_eq!((!found.is_nan()).then_some(found), expected, "{name} without {absent:?}");
+            }
         }
+        let unlimited = Measure::parse(TableName::Flows, "pacing").unwrap();
+        assert!(unlimited.values(1, &[Some(&[i64::MAX as f64])], None)[0].is_nan());
     }
 
     #[test]

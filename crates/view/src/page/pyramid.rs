@@ -47,21 +47,27 @@ impl Block {
 }
 
 /// The blocks of samples in order of time.
-pub(crate) fn blocks(samples: impl Iterator<Item = (i64, f64)>) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    let mut open: Option<(Block, usize)> = None;
-    for (time_us, value) in samples {
-        let (block, count) = match open {
-            Some((block, count)) => (block.with(Block::of(time_us, value)), count + 1),
-            None => (Block::of(time_us, value), 1),
-        };
-        open = (count < BLOCK).then_some((block, count));
-        if count == BLOCK {
-            blocks.push(block);
+pub(crate) fn blocks(times: &[i64], values: &[f64]) -> Vec<Block> {
+    times.chunks(BLOCK).zip(values.chunks(BLOCK)).map(|(times, values)| block(times, values)).collect()
+}
+
+/// One block of all of these samples.
+fn block(times: &[i64], values: &[f64]) -> Block {
+    let (mut low, mut high, mut sum, mut count) = (0, 0, 0.0, 0);
+    let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
+    for (at, value) in values.iter().enumerate() {
+        if *value < least {
+            (low, least) = (at, *value);
+        }
+        if *value > most {
+            (high, most) = (at, *value);
+        }
+        if !value.is_nan() {
+            sum += value;
+            count += 1;
         }
     }
-    blocks.extend(open.map(|(block, _)| block));
-    blocks
+    Block { low: (times[low], values[low]), high: (times[high], values[high]), sum, count }
 }
 
 /// All levels of a series.
@@ -170,9 +176,10 @@ mod tests {
     /// What is drawn of samples, by the pyramid where it serves and from the samples where not.
     fn drawn(samples: &[(i64, f64)], pieces: usize, from: i64, to: i64, columns: usize) -> Vec<(i64, f64)> {
         let mut pyramid = Pyramid::default();
-        samples
-            .chunks(samples.len().div_ceil(pieces).max(1))
-            .for_each(|part| pyramid.append(&blocks(part.iter().copied())));
+        for part in samples.chunks(samples.len().div_ceil(pieces).max(1)) {
+            let (times, values): (Vec<i64>, Vec<f64>) = part.iter().copied().unzip();
+            pyramid.append(&blocks(&times, &values));
+        }
         match pyramid.between(from, to, columns) {
             Some(found) => points(found, from, to, columns),
             None => {
@@ -233,7 +240,8 @@ mod tests {
     fn means_are_of_samples_and_not_of_blocks() {
         // 64 samples of 1 and 6 of 8 make two blocks; 64 + 36 in one column.
         let samples: Vec<(i64, f64)> = (0..70).map(|i| (i, if i < 64 { 1.0 } else { 8.0 })).collect();
-        let found = blocks(samples.iter().copied());
+        let (times, values): (Vec<i64>, Vec<f64>) = samples.iter().copied().unzip();
+        let found = blocks(&times, &values);
         assert_eq!(found.len(), 2);
         let all: Vec<Block> = samples.iter().map(|(t, v)| Block::of(*t, *v)).collect();
         let expected = (64.0 + 48.0) / 70.0;

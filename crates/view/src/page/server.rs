@@ -30,8 +30,7 @@ const INDEX: &[u8] = include_bytes!("../../page/index.html");
 const SCRIPT: &[u8] = include_bytes!("../../page/app.js");
 const STYLE: &[u8] = include_bytes!("../../page/app.css");
 /// Where a browser goes that has just got its cookie. A redirect would not send it where another site's link led here.
-const WELCOME: &str =
-    "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=/\"><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
+const WELCOME: &str = "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=/\"><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
 
 /// What to serve, and where.
 #[derive(Debug, Clone)]

@@ -104,9 +104,9 @@ impl Store {
         let run = self.find(key)?;
         let open = self.opened(&run.path);
         let mut open = lock(&open);
-        open.flows.update(&run, &[])?;
-        open.links.update(&run, &[])?;
-        open.trace.update(&run, &[])?;
+        open.flows.update(&run, &[], false)?;
+        open.links.update(&run, &[], false)?;
+        open.trace.update(&run, &[], false)?;
         let scenario_toml =
             self.inside(&run.path.join("scenario.toml")).and_then(|path| std::fs::read_to_string(path).ok());
         let summary = run.run().clone();
@@ -143,25 +143,25 @@ impl Store {
         let mut curves: Vec<(&str, Curve)> = Vec::new();
         let mut causes = Vec::new();
         if !measures.is_empty() || request.causes {
-            flows.update(&run, &measures)?;
+            flows.update(&run, &measures, request.causes)?;
             let wanted = wanted(&flows.subjects, &request.flows);
             curves.extend(flows.curves(&measures, &wanted, span, columns)?.into_iter().map(|c| ("flow", c)));
             if request.causes {
-                let known = wanted.iter().filter(|s| flows.stretches[**s].is_known());
-                causes.extend(known.map(|s| {
-                    (flows.subjects[*s].clone(), flows.stretches[*s].shares(span.0, span.1, columns))
+                let known = wanted.iter().filter_map(|s| Some((*s, flows.stretches(*s)?)));
+                causes.extend(known.map(|(subject, stretches)| {
+                    (flows.subjects[subject].clone(), stretches.shares(span.0, span.1, columns))
                 }));
             }
         }
         if !link_measures.is_empty() {
-            links.update(&run, &link_measures)?;
+            links.update(&run, &link_measures, false)?;
             let wanted = wanted(&links.subjects, &request.links);
             curves.extend(
                 links.curves(&link_measures, &wanted, span, columns)?.into_iter().map(|c| ("link", c)),
             );
         }
         if !trace.is_empty() {
-            traced.update(&run, &trace)?;
+            traced.update(&run, &trace, false)?;
             let wanted = wanted(&traced.subjects, &request.flows);
             curves.extend(traced.curves(&trace, &wanted, span, columns)?.into_iter().map(|c| ("trace", c)));
         }

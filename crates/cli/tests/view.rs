@@ -38,7 +38,6 @@ fn the_page_is_served_until_it_is_told_to_end() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-
 #[test]
 fn what_the_page_cannot_show_is_said() {
     let place = Place::new(SMALL);

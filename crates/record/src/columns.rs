@@ -22,6 +22,9 @@ use crate::parquet_file::{Failure, read_cells};
 /// Cells asked of a column at once.
 const NUMBERS_BATCH_ROWS: usize = 128 * 1024;
 
+/// A damaged footer may claim any number of rows that are all alike.
+const ONE_TEXT_ROWS_MAX: usize = 16 * 1024 * 1024;
+
 /// A table of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TableName {
@@ -141,7 +144,7 @@ impl ColumnFile {
         self.column(group, column, |reader, chunk| match reader {
             ColumnReader::ByteArrayColumnReader(reader) => match only_text(chunk) {
                 Some(text) => {
-                    let rows = usize::try_from(chunk.num_values()).unwrap_or(0);
+                    let rows = usize::try_from(chunk.num_values()).unwrap_or(0).min(ONE_TEXT_ROWS_MAX);
                     Ok(Texts { names: vec![text], rows: vec![Some(0); rows] })
                 }
                 None => numbered(reader),
@@ -210,4 +213,52 @@ fn guarded<V>(path: &Path, read: impl FnOnce() -> Result<V, Failure>) -> Result<
         Err(_) => "the Parquet file is damaged".to_owned(),
     };
     Err(Error::Parquet { path: path.to_owned(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use schema::FlowSample;
+    use std::io::Write;
+
+    fn rows() -> Vec<FlowSample> {
+        let row = |i: i64| FlowSample {
+            time_us: i * 10_000,
+            flow: if i % 2 == 0 { "a".into() } else { "b".into() },
+            srtt_us: (i % 3 != 0).then_some(20_000 + i),
+            ..FlowSample::default()
+        };
+        (0..200).map(row).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_damaged_file_is_an_error_or_short(
+            cut in 0.0..1.0f64,
+            flips in proptest::collection::vec((any::<prop::sample::Index>(), 1u8..), 0..6),
+        ) {
+            let mut bytes = crate::parquet_file::encode(&rows()).unwrap();
+            for (index, mask) in &flips {
+                let at = index.index(bytes.len());
+                bytes[at] ^= mask;
+            }
+            if flips.is_empty() {
+                bytes.truncate((bytes.len() as f64 * cut) as usize);
+            }
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(&bytes).unwrap();
+            let Ok(open) = ColumnFile::open(file.path()) else { return Ok(()) };
+            prop_assert!(!flips.is_empty(), "a file cut short has no footer");
+            for group in 0..open.groups().min(4) {
+                let cells = [open.numbers(group, "srtt_us").map(|c| c.map_or(0, |c| c.len())),
+                    open.ints(group, "time_us").map(|c| c.map_or(0, |c| c.len())),
+                    open.texts(group, "flow").map(|c| c.map_or(0, |c| c.rows.len()))];
+                prop_assert!(cells.into_iter().flatten().all(|count| count <= ONE_TEXT_ROWS_MAX));
+                let _ = (open.span_us(group), open.rows(group));
+            }
+        }
+    }
 }

@@ -40,11 +40,16 @@ fn main() {
     let cookie = cookie.split(';').next().expect("a cookie").to_owned();
 
     let timed = |what: &str, path: &str, body: String| {
-        let begun = Instant::now();
+        let (begun, used) = (Instant::now(), processor_s());
         let (head, answer) = ask(address, "POST", path, &cookie, &body);
-        let took = begun.elapsed().as_secs_f64();
+        let (took, used) = (begun.elapsed().as_secs_f64(), processor_s() - used);
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        println!("{what:<42} {:>8.1} ms {:>9} bytes", took * 1e3, answer.len());
+        println!(
+            "{what:<42} {:>8.1} ms, {:>5.0} ms of processors {:>9} bytes",
+            took * 1e3,
+            used * 1e3,
+            answer.len()
+        );
         took
     };
     let open = timed("open", "/api/open", format!("{{\"runs\":[\"big/{id}\"]}}"));
@@ -66,6 +71,14 @@ fn main() {
     }
     stop.store(true, Ordering::Relaxed);
     let _ = serving.join();
+}
+
+/// What all threads of this process have used of processors, in seconds (proc(5): ticks of 10 ms).
+fn processor_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
+    ticks.sum::<f64>() / 100.0
 }
 
 /// Writes the record as a run does that is still going on; its id.

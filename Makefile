@@ -38,14 +38,14 @@ instructions: setup
 
 # The network in virtual time, what simulations cost with the targets beside it (and ns-3, where that is installed), the
 # lab against a plain veth pair and against the payload limit, what calls of congestion controls cost in the kernel, and
-# datagrams against iperf3's.
+# tests against iperf3's, TCP and UDP.
 bench: setup
 	cargo bench --locked -p longfat-net --bench hops
 	cargo bench --locked -p longfat-sim --bench tcp
 	scripts/bench-ns3.sh
 	cargo bench --locked -p longfat-lab --bench lab
 	cargo bench --locked -p longfat --bench cc
-	cargo bench --locked -p longfat --bench udp
+	cargo bench --locked -p longfat --bench iperf3
 
 # The simulator against this machine's kernel in the lab: retransmissions of 40 loss patterns, and a matrix of 62 scenarios
 # of a minute each, four at a time (half an hour). Runs are kept beside the program; docs/fidelity.md says what came out.

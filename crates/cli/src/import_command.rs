@@ -116,7 +116,7 @@ fn keep(file: &Path, report: &Report, start: &Start, runs_dir: &Path) -> anyhow:
     let host = HostInfo { kernel: kernel(&start.system_info), cpus: 0 };
     let summary = measured_record::summary(&name, start, host, run_summary(report, start, &streams, &rows));
     let writer = measured_record::create(runs_dir, ENGINE, &summary)?;
-    measured_record::write(writer, &summary, report, &rows)
+    measured_record::write(writer, &summary, report, &rows, &[])
 }
 
 fn is_partial(report: &Report) -> bool {
@@ -160,7 +160,8 @@ fn flow(report: &Report, start: &Start, stream: &Stream, rows: &[FlowSample]) ->
     let there = if start.peer_name.is_empty() { start.peer.to_string() } else { start.peer_name.clone() };
     let sends = stream.forward == (start.role == Role::Client);
     let (from, to) = if sends { (here, there) } else { (there, here) };
-    let context = FlowContext { name: stream.name.clone(), from, to, ..FlowContext::default() };
+    let context =
+        FlowContext { name: stream.name.clone(), from, to, unknown_path: true, ..FlowContext::default() };
     let end = report.end.as_ref();
     let ended = end.and_then(|end| end.streams.iter().find(|one| one.id == stream.id));
     let seconds = |time_s: f64| ((time_s + counted_from(report)) * 1e6).round() as i64;

@@ -130,6 +130,26 @@ pub fn tos(text: &str) -> Result<u8, String> {
     parsed.map_err(|_| format!("{text:?} is no type of service (0 to 255)"))
 }
 
+/// `74565` or `0x12345`: 20 bits.
+pub fn flow_label(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    let label = parsed.ok().filter(|label| (1..=0xf_ffff).contains(label));
+    label.ok_or_else(|| format!("{text:?} is no flow label (1 to 1048575)"))
+}
+
+/// `2` is a processor here, `2,5` one here and one at the server.
+pub fn affinity(text: &str) -> Result<(usize, Option<u32>), String> {
+    let (here, there) = match text.split_once(',') {
+        Some((here, there)) => (here, Some(there)),
+        None => (text, None),
+    };
+    let cpu = |text: &str| text.parse::<u32>().map_err(|_| format!("{text:?} is no processor's number"));
+    Ok((cpu(here)? as usize, there.map(cpu).transpose()?))
+}
+
 /// `ef` or a number to 63.
 pub fn dscp(text: &str) -> Result<u8, String> {
     let name = text.to_ascii_lowercase();
@@ -177,6 +197,14 @@ mod tests {
         for bad in ["", "K", "-1", "1e9K", "10Q", "é", "99999999T"] {
             assert!(bytes(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn labels_and_processors() {
+        assert_eq!((flow_label("0x12345"), flow_label("74565")), (Ok(74_565), Ok(74_565)));
+        assert!(flow_label("0").is_err() && flow_label("0x100000").is_err());
+        assert_eq!((affinity("2"), affinity("0,5")), (Ok((2, None)), Ok((0, Some(5)))));
+        assert!(affinity("1,").is_err() && affinity("1,2,3").is_err());
     }
 
     #[test]

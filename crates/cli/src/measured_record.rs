@@ -9,7 +9,7 @@ use perf::{
     report::{Amount, Direction, Protocol, Report, Role, Start, StreamEnd},
 };
 use record::Writer;
-use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use schema::{Event, FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
 
 use crate::job::compact;
 
@@ -66,6 +66,7 @@ pub fn write(
     summary: &Summary,
     report: &Report,
     rows: &[FlowSample],
+    events: &[Event],
 ) -> anyhow::Result<PathBuf> {
     let document = serde_json::to_string_pretty(&iperf3_json::to_json(report))? + "\n";
     let beside = writer.path().join(FILE_NAME);
@@ -73,7 +74,7 @@ pub fn write(
         writer.abort();
         return Err(error).with_context(|| format!("cannot write {}", beside.display()));
     }
-    Ok(writer.finish(summary, rows, &[], &[])?)
+    Ok(writer.finish(summary, rows, &[], events)?)
 }
 
 /// Jain's index of the goodputs that are known.

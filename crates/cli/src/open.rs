@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use scenario::{Imported, Scenario, ScenarioFile, import_mn};
 
-use crate::{exit::Exit, output};
+use crate::{exit::Exit, output, presets};
 
 /// Reads and checks a scenario file. What a MiniEdit topology has that means nothing here is told once.
 pub fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
@@ -69,7 +69,13 @@ fn is_mn(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("mn"))
 }
 
+/// The text of a file; where there is none, of the preset with this name.
 fn read_text(path: &Path) -> anyhow::Result<String> {
+    if !path.exists()
+        && let Some(text) = presets::find(path)
+    {
+        return Ok(text.into());
+    }
     let bytes = fs::read(path).map_err(|e| Exit::BadInput(format!("cannot read {}: {e}", path.display())))?;
     let kind = if is_mn(path) { "a MiniEdit topology" } else { "TOML" };
     Ok(String::from_utf8(bytes).map_err(|e| {

@@ -127,6 +127,9 @@ pub fn metric(flow: &FlowSummary, metric: Metric) -> Option<f64> {
             Some(flow.retransmitted_segs? as f64 / sent as f64)
         }
         Metric::Recovery => flow.recovery_s,
+        Metric::LossShare => flow.loss_share,
+        Metric::Jitter => seconds(flow.jitter_us),
+        Metric::MeanOwd => seconds(flow.mean_owd_us),
     }
 }
 

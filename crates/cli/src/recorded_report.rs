@@ -47,6 +47,7 @@ pub fn report(run: &Run, names: &[String], interval: Time) -> anyhow::Result<Rep
             receiver_congestion: None,
             server_output: None,
         }),
+        latency: None,
         error: run.partial.then(|| "the run was cut short".into()),
     })
 }
@@ -129,6 +130,8 @@ fn start(run: &Run, streams: &[Stream<'_>], interval: Duration) -> Start {
             congestion: None,
             tos: 0,
             flow_label: None,
+            repeating_payload: false,
+            server_affinity: None,
             zerocopy: false,
             skip_rx_copy: false,
             dont_fragment: false,

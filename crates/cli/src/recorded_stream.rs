@@ -138,6 +138,7 @@ impl<'a> Stream<'a> {
             ),
             tcp: (!udp).then_some(TcpSummary {
                 retransmits: flow.retransmitted_segs,
+                reorder: 0,
                 max_snd_cwnd_bytes: flow.max_cwnd_bytes.unwrap_or(0),
                 max_snd_wnd_bytes: unsigned(windows.max()),
                 max_rtt_us: micros(flow.max_rtt_us),

@@ -3,7 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -11,13 +11,14 @@ use clap::Args;
 use perf::{
     iperf3::{
         self, Authority, IpVersion, Observer, Padding, Server, ServerObserver, ServerOptions, TIME_SKEW,
+        TokenGate,
     },
     iperf3_json::{self, RateUnit, TextFormat},
     report::{Interval, Report, ServerOutput, Start},
 };
 use units::BitRate;
 
-use crate::{exit::Exit, interrupt, iperf_values, output};
+use crate::{exit::Exit, interrupt, iperf_values, output, test_args};
 
 /// A rate limit is an average over this time where nobody says (iperf3's).
 const AVERAGED: Duration = Duration::from_secs(5);
@@ -62,6 +63,9 @@ pub struct ServeArgs {
     /// A test ends when no data has moved for so long, in milliseconds or as in 2s
     #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, default_value = "120000", help_heading = "Clients")]
     rcv_timeout: Duration,
+    /// A test ends when what was sent is not acknowledged for so long, in milliseconds or as in 2s
+    #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, help_heading = "Clients")]
+    snd_timeout: Option<Duration>,
     /// The most that a test's streams may make together, averaged over SECONDS (5)
     #[arg(long, value_name = "RATE[/SECONDS]", value_parser = rate_limit, help_heading = "Clients")]
     server_bitrate_limit: Option<(BitRate, Duration)>,
@@ -75,6 +79,14 @@ pub struct ServeArgs {
     /// The server's private key (PEM, without a passphrase)
     #[arg(long, value_name = "FILE", requires = "authorized_users_path", help_heading = "Authentication")]
     rsa_private_key_path: Option<PathBuf>,
+    /// Serve only longfats that know the secret in this file
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "authorized_users_path",
+        help_heading = "Authentication"
+    )]
+    token: Option<PathBuf>,
     /// How far clients' clocks may be away
     #[arg(long, value_name = "TIME", value_parser = iperf_values::time, help_heading = "Authentication")]
     time_skew_threshold: Option<Duration>,
@@ -95,7 +107,14 @@ pub struct ServeArgs {
     #[arg(short = 'J', long, help_heading = "Reports")]
     iperf3_json: bool,
     /// Processors that streams are pinned to, in turn, as in 2,3
-    #[arg(short = 'A', long, value_name = "CPU", value_delimiter = ',', help_heading = "Clients")]
+    #[arg(
+        short = 'A',
+        long,
+        visible_alias = "pin",
+        value_name = "CPU,CPU...",
+        value_delimiter = ',',
+        help_heading = "Clients"
+    )]
     affinity: Vec<usize>,
 }
 
@@ -120,9 +139,13 @@ impl ServeArgs {
             None => (None, self.bind_dev.clone()),
         };
         let padding = if self.use_pkcs1_padding { Padding::Pkcs1 } else { Padding::Oaep };
+        let skew = self.time_skew_threshold.unwrap_or(TIME_SKEW);
+        let gate = match &self.token {
+            Some(path) => Some(Arc::new(TokenGate::new(test_args::token(path)?, skew))),
+            None => None,
+        };
         let authority = match (&self.rsa_private_key_path, &self.authorized_users_path) {
             (Some(key), Some(users)) => {
-                let skew = self.time_skew_threshold.unwrap_or(TIME_SKEW);
                 let authority = Authority::new(key, users, skew, padding);
                 Some(authority.map_err(|error| Exit::BadInput(error.to_string()))?)
             }
@@ -147,7 +170,9 @@ impl ServeArgs {
             rate_limit: self.server_bitrate_limit,
             max_duration: self.server_max_duration,
             authority,
+            gate,
             interval: self.interval,
+            send_timeout: self.snd_timeout,
             pin: self.affinity.clone(),
         })
     }

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use scenario::{Figure, Kind, Metric, Scenario, ScenarioFile};
+use scenario::{Figure, Kind, Metric, RunMetric, Scenario, ScenarioFile};
 use schema::RunSummary;
 use units::KernelVersion;
 
@@ -32,7 +32,7 @@ use crate::{
 /// What to sweep, and what to make of it.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// The scenario file; several with --fit
+    /// The scenario file, or one that comes with the program: cc-rtt-loss, mtu, socket-buffers, streams, udp; several with --fit
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Sweep a field beside those of the file's `[[sweeps]]`, as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB`
@@ -124,7 +124,7 @@ pub fn run(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
             .into());
         }
         (Some(text), Some(job)) => metric(text, &job.scenario)?,
-        (None, Some(job)) => default_metric(&job.scenario)?,
+        (None, Some(_)) => default_metric(&jobs)?,
     };
     let runs = make(args, &asked, &jobs, runs_dir)?;
     let sweep = sweep_points::sweep(&asked, &runs, &names, &measured);
@@ -146,13 +146,20 @@ fn metric(text: &str, scenario: &Scenario) -> Result<Figure, Exit> {
     }
 }
 
-/// What is measured where nothing is said: the first TCP flow's goodput, else the first flow's mean round-trip time.
-fn default_metric(scenario: &Scenario) -> Result<Figure, Exit> {
+/// What is measured where nothing is said: the first TCP flow's goodput, else the first flow's that has one, else the first flow's
+/// mean round-trip time; where the runs have not the same flows, as when streams are swept, all flows' goodput together.
+fn default_metric(jobs: &[Job<'_>]) -> Result<Figure, Exit> {
+    let flows = jobs.first().map_or(&[][..], |job| &job.scenario.flows);
     let of = |flow: &scenario::Flow, metric| Figure::Flow { flow: flow.name.clone(), metric };
-    let tcp = scenario.flows.iter().find(|flow| matches!(flow.kind, Kind::Tcp(_)));
-    tcp.map(|flow| of(flow, Metric::Goodput))
-        .or_else(|| scenario.flows.first().map(|flow| of(flow, Metric::MeanRtt)))
-        .ok_or_else(|| Exit::BadInput("the scenario has no flows".into()))
+    let tcp = flows.iter().find(|flow| matches!(flow.kind, Kind::Tcp(_)));
+    let found = tcp
+        .or_else(|| flows.iter().find(|flow| Metric::Goodput.applies_to(&flow.kind)))
+        .map(|flow| of(flow, Metric::Goodput))
+        .or_else(|| flows.first().map(|flow| of(flow, Metric::MeanRtt)))
+        .ok_or_else(|| Exit::BadInput("the scenario has no flows".into()))?;
+    let names = |job: &Job<'_>| job.scenario.flows.iter().map(|flow| flow.name.clone()).collect::<Vec<_>>();
+    let same = jobs.windows(2).all(|pair| names(&pair[0]) == names(&pair[1]));
+    Ok(if same { found } else { Figure::Run(RunMetric::Goodput) })
 }
 
 /// What all runs on a file share.

@@ -1,10 +1,14 @@
 //! The options of `longfat test`: iperf3's names as they are, and ours beside them, checked and made into a client's options.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use perf::{
-    iperf3::{ClientOptions, Credentials, IpVersion, Padding, wire},
+    iperf3::{ClientOptions, Credentials, IpVersion, Padding, Token, wire},
     iperf3_json::RateUnit,
     report::{Amount, Direction, Protocol, TestSpec},
 };
@@ -52,7 +56,7 @@ pub struct TestArgs {
     bitrate: Option<Bitrate>,
 
     /// Send datagrams, at 1 Mb/s where -b says nothing
-    #[arg(short, long, conflicts_with_all = ["set_mss", "no_delay", "congestion", "zerocopy", "skip_rx_copy"], help_heading = "What to send")]
+    #[arg(short, long, conflicts_with_all = ["set_mss", "no_delay", "congestion", "zerocopy", "skip_rx_copy", "repeating_payload"], help_heading = "What to send")]
     udp: bool,
     /// With -u: as fast as it goes (the same as -b 0)
     #[arg(long, requires = "udp", conflicts_with = "bitrate", help_heading = "What to send")]
@@ -100,9 +104,24 @@ pub struct TestArgs {
     /// The same by the name or number of a DSCP
     #[arg(long, value_name = "DSCP", value_parser = iperf_values::dscp, conflicts_with = "tos", help_heading = "Streams")]
     dscp: Option<u8>,
-    /// Processors that streams are pinned to, in turn, as in 2,3
-    #[arg(short = 'A', long, value_name = "CPU", value_delimiter = ',', help_heading = "Streams")]
-    affinity: Vec<usize>,
+    /// The IPv6 flow label, decimal or hexadecimal (0x...)
+    #[arg(short = 'L', long, value_name = "N", value_parser = iperf_values::flow_label, help_heading = "Streams")]
+    flowlabel: Option<u32>,
+    /// Send digits over and over instead of noise
+    #[arg(long, help_heading = "Streams")]
+    repeating_payload: bool,
+    /// The processor that streams are pinned to here, and after a comma the one at the server
+    #[arg(short = 'A', long, value_name = "CPU[,CPU]", value_parser = iperf_values::affinity, help_heading = "Streams")]
+    affinity: Option<(usize, Option<u32>)>,
+    /// Processors that streams are pinned to here, in turn, as in 2,3
+    #[arg(
+        long,
+        value_name = "CPU,CPU...",
+        value_delimiter = ',',
+        conflicts_with = "affinity",
+        help_heading = "Streams"
+    )]
+    pin: Vec<usize>,
 
     /// Use IPv4 only
     #[arg(short = '4', long, conflicts_with = "version6", help_heading = "Connection")]
@@ -128,6 +147,12 @@ pub struct TestArgs {
     /// The test fails when no data has moved for so long, in milliseconds or as in 2s
     #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, default_value = "120000", help_heading = "Connection")]
     rcv_timeout: Duration,
+    /// The test fails when what was sent is not acknowledged for so long, in milliseconds or as in 2s
+    #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, help_heading = "Connection")]
+    snd_timeout: Option<Duration>,
+    /// The secret of a longfat that serves only those who know it
+    #[arg(long, value_name = "FILE", conflicts_with = "username", help_heading = "Connection")]
+    token: Option<PathBuf>,
     /// User name at the server; the password is in IPERF3_PASSWORD
     #[arg(long, value_name = "NAME", requires = "rsa_public_key_path", help_heading = "Connection")]
     username: Option<String>,
@@ -138,6 +163,9 @@ pub struct TestArgs {
     #[arg(long, help_heading = "Connection")]
     use_pkcs1_padding: bool,
 
+    /// Measure the round-trip time of small datagrams before and beside the data, where the server is longfat
+    #[arg(long, conflicts_with = "udp", help_heading = "Reports")]
+    latency: bool,
     /// Between two reports, in seconds or as in 10ms; 0 for none
     #[arg(short, long, value_name = "TIME", value_parser = iperf_values::interval, default_value = "1", help_heading = "Reports")]
     interval: Duration,
@@ -168,6 +196,11 @@ pub struct TestArgs {
     /// Between two looks at the sockets, for the record
     #[arg(long, value_name = "TIME", value_parser = iperf_values::interval, default_value = "10ms", help_heading = "Reports")]
     pub sample: Duration,
+}
+
+/// The token of a file.
+pub fn token(path: &Path) -> anyhow::Result<Token> {
+    Ok(Token::read(path).map_err(|error| Exit::BadInput(error.to_string()))?)
 }
 
 impl TestArgs {
@@ -201,8 +234,11 @@ impl TestArgs {
             connect_timeout: self.connect_timeout,
             queue_timeout: self.queue_timeout,
             idle_timeout: Some(self.rcv_timeout),
+            latency: self.latency,
             credentials: self.credentials()?,
-            pin: self.affinity.clone(),
+            token: self.token.as_deref().map(token).transpose()?,
+            send_timeout: self.snd_timeout,
+            pin: self.affinity.map_or(self.pin.clone(), |(here, _)| vec![here]),
             fit_block: self.udp && self.length.is_none(),
             ..ClientOptions::new(&self.host, spec)
         })
@@ -242,7 +278,9 @@ impl TestArgs {
             nodelay: self.no_delay,
             congestion: self.congestion.clone(),
             tos: self.tos.or(self.dscp.map(|dscp| dscp << 2)).unwrap_or(0),
-            flow_label: None,
+            flow_label: self.flowlabel,
+            repeating_payload: self.repeating_payload,
+            server_affinity: self.affinity.and_then(|(_, there)| there),
             zerocopy: self.zerocopy,
             skip_rx_copy: self.skip_rx_copy,
             dont_fragment: self.dont_fragment,

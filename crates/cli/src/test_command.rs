@@ -14,6 +14,7 @@ use crate::{
     exit::Exit,
     interrupt, lab_engine, output,
     test_args::TestArgs,
+    test_latency,
     test_record::{self, Recording},
     test_teller::{Form, Teller},
     test_text,
@@ -40,6 +41,9 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
             if let (Some(start), Some(end)) = (&report.start, &report.end) {
                 output::text(&iperf3_json::end_text(start, end, format))?;
                 tell_server_output(&report)?;
+            }
+            if let Some(latency) = &report.latency {
+                output::text(&format!("\n{}", test_latency::text(latency)))?;
             }
             if let Some(kept) = &kept {
                 output::text(&test_text::text(kept))?;
@@ -141,6 +145,7 @@ fn document(report: &Report, kept: Option<&test_record::Kept>) -> Value {
         "streams": streams,
         "cpu_local_percent": report.end.as_ref().map(|end| cpu(&end.cpu_local)),
         "cpu_remote_percent": report.end.as_ref().map(|end| cpu(&end.cpu_remote)),
+        "latency": report.latency.as_ref().map(test_latency::json),
         "flows": kept.map(|kept| &kept.run.flows),
         "steady": kept.and_then(|kept| kept.steady.as_ref()).map(test_record::steady_json),
         "notes": kept.map(|kept| &kept.run.quality.notes),

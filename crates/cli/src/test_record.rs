@@ -18,6 +18,7 @@ use crate::{
     flow_context,
     measured_record::{self, begun, complete, started},
     steadiness::Estimate,
+    test_latency,
     test_teller::Seen,
 };
 
@@ -95,11 +96,20 @@ pub fn keep(
         }
         run.flows.push(flow);
     }
+    let mut events = Vec::new();
+    if let Some(latency) = &report.latency {
+        let (echoes, lost) = test_latency::rows(latency);
+        let here = start.connections.first().map_or(String::new(), |c| c.local.ip().to_string());
+        run.flows.push(test_latency::summary(&echoes, &lost, start, here));
+        rows.extend(echoes);
+        rows.sort_by_key(|row| row.time_us);
+        events = lost;
+    }
     run.fairness_jain = measured_record::fairness(&run.flows);
     let path = match seen.recording {
         Some(Recording { writer: Some(writer), name, .. }) => {
             run.id = writer.id().to_string();
-            Some(measured_record::write(writer, &summary(&name, start, run.clone()), report, &rows)?)
+            Some(measured_record::write(writer, &summary(&name, start, run.clone()), report, &rows, &events)?)
         }
         _ => None,
     };
@@ -170,6 +180,7 @@ fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String
         send_buffer: buffer(sends, "net.ipv4.tcp_wmem"),
         receive_buffer: buffer(!sends, "net.ipv4.tcp_rmem"),
         pacing_bps: rate.map(units::BitRate::as_f64),
+        unknown_path: true,
         ..FlowContext::default()
     }
 }

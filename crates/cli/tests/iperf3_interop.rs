@@ -4,7 +4,10 @@ mod common;
 
 use std::{
     process::Command,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use common::{
@@ -60,6 +63,9 @@ const CASES: &[Case] = &[
     case("-n 8M -4"),
     case("-n 8M -B 127.0.0.1"),
     case("-n 8M -T titled --extra-data more"),
+    case("-n 8M --repeating-payload --snd-timeout 5000"),
+    case("-n 8M --repeating-payload -R"),
+    case("-n 8M -A 0,1"),
     case("-n 8M --get-server-output"),
     case("-n 8M --connect-timeout 3000 -P 20"),
     case("-u -t 1 -b 20M"),
@@ -108,6 +114,18 @@ fn bytes(of: &Value, key: &str) -> u64 {
     of["end"][key]["bytes"].as_u64().unwrap_or_else(|| panic!("no end.{key}.bytes in {of:#}"))
 }
 
+/// Bytes of a stream that iperf3 tells less of than it sends: since 3.16 its threads go on while it counts, by a block.
+fn uncounted() -> u64 {
+    static UNCOUNTED: LazyLock<u64> = LazyLock::new(|| {
+        let output = Command::new("iperf3").arg("--version").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = text.split_whitespace().nth(1).unwrap_or_default();
+        let minor = version.split(['.', '+', '-']).nth(1).and_then(|minor| minor.parse::<u32>().ok());
+        if minor.unwrap_or_else(|| panic!("{text}")) >= 16 { 128 << 10 } else { 0 }
+    });
+    *UNCOUNTED
+}
+
 fn check(case: &Case, both: &Both) {
     let Both { what, client, server } = both;
     for (side, of) in [("client", client), ("server", server)] {
@@ -122,16 +140,17 @@ fn check(case: &Case, both: &Both) {
         let (sent, received) = (format!("sum_sent{direction}"), format!("sum_received{direction}"));
         let (sent_bytes, received_bytes) = (bytes(client, &sent), bytes(client, &received));
         assert!(received_bytes > 0, "{what}: nothing received: {client:#}");
+        let slack = client["end"]["streams"].as_array().map_or(0, Vec::len) as u64 * uncounted();
         // What was in the kernel's buffers when the time was over is sent and not received. What is omitted each end times
         // for itself.
         assert!(
-            received_bytes <= sent_bytes || has("-O"),
+            received_bytes <= sent_bytes + slack || has("-O"),
             "{what}: {received_bytes} received of {sent_bytes}"
         );
         // Each end told the other what it counted: both have the same figures.
         let client_sends = !has("-R") && direction.is_empty();
         let (told, key) = if client_sends { (received_bytes, &received) } else { (sent_bytes, &sent) };
-        assert_eq!(bytes(server, key), told, "{what}: {key} at both ends");
+        assert!(bytes(server, key).abs_diff(told) <= slack, "{what}: {key} at both ends: {told} told");
         let retransmits = &client["end"][&sent]["retransmits"];
         assert!(retransmits.is_u64(), "{what}: retransmits of {sent}: {retransmits}");
     }

@@ -105,6 +105,40 @@ fn stop_in_the_middle(server: &Server, n: usize) -> Vec<TcpStream> {
 }
 
 #[test]
+fn only_who_knows_the_token_is_served() {
+    let place = Place::new("");
+    std::fs::write(place.path("token"), "0123456789abcdef\n").unwrap();
+    std::fs::write(place.path("other"), "0123456789abcdeX\n").unwrap();
+    std::fs::write(place.path("short"), "secret\n").unwrap();
+    let serve = |options: &[&str]| {
+        let port = free_port();
+        let port_text = port.to_string();
+        let args = [&["serve", "-i", "0", "-p", &port_text][..], options].concat();
+        let server = Running::start(&mut place.longfat(&args));
+        wait_for_listener(port);
+        (server, port_text)
+    };
+    let test = |port: &str, options: &[&str]| {
+        let args = ["test", "127.0.0.1", "-p", port, "-n", "1M", "--no-record"];
+        place.run(&[&args[..], options].concat())
+    };
+    let (_guarded, port) = serve(&["--token", "token"]);
+    let ran = test(&port, &["--token", "token", "--get-server-output"]);
+    assert!(ran.code == 0 && ran.stdout.contains("Server output"), "{ran:?}");
+    for wrong in [&["--token", "other"][..], &[]] {
+        let ran = test(&port, wrong);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.stderr.contains("token"), "{ran:?}");
+    }
+    let (_open, port) = serve(&[]);
+    let ran = test(&port, &["--token", "token"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(test(&port, &[]).code, 0);
+    let ran = test(&port, &["--token", "short"]);
+    assert!(ran.code == 2 && ran.stderr.contains("at least 16"), "{ran:?}");
+}
+
+#[test]
 fn two_hundred_clients_among_them_bad_ones_are_all_served() {
     let server =
         serve(&["--phase-timeout", "0.3", "--rcv-timeout", "400", "--queue-timeout", "60", "-i", "0"]);

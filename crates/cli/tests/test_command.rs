@@ -43,6 +43,43 @@ fn a_test_is_a_run_on_record() {
 }
 
 #[test]
+fn latency_under_load_is_a_flow_of_the_record() {
+    let (_server, port) = serve();
+    let place = Place::new("");
+    for direction in [&[][..], &["-R"]] {
+        let args = ["test", "127.0.0.1", "-p", &port, "-t", "0.6", "--latency", "--json"];
+        let document = place.run(&[&args[..], direction].concat()).json();
+        let (idle, loaded) = (&document["latency"]["idle"], &document["latency"]["loaded"]);
+        assert!(idle["sent"].as_u64().unwrap() >= 10 && idle["lost"] == 0, "{document:#}");
+        // 20 a second; a busy machine may be late with some.
+        assert!((2..=14).contains(&loaded["sent"].as_u64().unwrap()), "{loaded}");
+        let times = ["min_us", "p50_us", "p99_us", "max_us"].map(|key| loaded[key].as_f64().unwrap());
+        assert!(times.is_sorted() && times[0] > 0.0, "{loaded}");
+        let flow = &document["flows"][1];
+        assert_eq!((flow["name"].as_str(), flow["kind"].as_str()), (Some("latency"), Some("ping")));
+        assert_eq!(flow["pings_sent"], loaded["sent"], "{flow:#}");
+        // The record has no place for parts of a microsecond.
+        let (kept, told) = (flow["max_rtt_us"].as_f64().unwrap(), times[3]);
+        assert!((kept - told).abs() <= 1.0, "{kept} {told}");
+    }
+}
+
+#[test]
+fn a_flow_label_goes_out() {
+    // The kernel keeps it while the test lasts (ip6_flowlabel.c).
+    let leased = || std::fs::read_to_string("/proc/net/ip6_flowlabel").is_ok_and(|all| all.contains("12345"));
+    let (_server, port) = serve();
+    let place = Place::new("");
+    let test = ["test", "::1", "-p", &port, "-t", "30", "-L", "0x12345", "--no-record"];
+    let test = Running::start(&mut place.longfat(&test));
+    if std::net::TcpListener::bind("[::1]:0").is_ok() {
+        assert!(eventually(leased), "no lease of the label");
+    }
+    test.interrupt();
+    assert_eq!(test.output().status.code(), Some(1));
+}
+
+#[test]
 fn a_udp_test_is_a_run_on_record() {
     let (_server, port) = serve();
     let place = Place::new("");

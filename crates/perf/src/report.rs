@@ -89,6 +89,10 @@ pub struct TestSpec {
     pub skip_rx_copy: bool,
     /// Datagrams may not be fragmented.
     pub dont_fragment: bool,
+    /// What is sent is digits over and over instead of noise.
+    pub repeating_payload: bool,
+    /// The processor that the server's streams are pinned to.
+    pub server_affinity: Option<u32>,
     /// Datagram numbers of 64 bits.
     pub udp_counters_64bit: bool,
     /// The client wants the server's report.
@@ -225,6 +229,8 @@ pub struct Account {
 pub struct TcpSummary {
     /// Segments sent again; `None` where the kernel does not tell.
     pub retransmits: Option<u64>,
+    /// Reordering events seen.
+    pub reorder: u64,
     /// Largest congestion window, bytes.
     pub max_snd_cwnd_bytes: u64,
     /// Largest window of the peer, bytes.
@@ -289,6 +295,31 @@ pub struct End {
     pub server_output: Option<ServerOutput>,
 }
 
+/// Round-trip times of small datagrams before and beside the data.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Latency(pub Vec<LatencyProbe>);
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatencyProbe {
+    /// When it was sent, seconds since the data began; negative before.
+    pub at_s: f64,
+    /// `None`: lost.
+    pub rtt: Option<Duration>,
+}
+
+impl Latency {
+    /// Those that were sent before the data.
+    pub fn idle(&self) -> impl Iterator<Item = &LatencyProbe> {
+        self.0.iter().filter(|probe| probe.at_s < 0.0)
+    }
+
+    /// Those that were sent beside it.
+    pub fn loaded(&self) -> impl Iterator<Item = &LatencyProbe> {
+        self.0.iter().filter(|probe| probe.at_s >= 0.0)
+    }
+}
+
 /// All that one end can tell of a test. A test that failed has the parts it came to.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
@@ -298,6 +329,8 @@ pub struct Report {
     pub intervals: Vec<Interval>,
     /// Set when both ends had told their results.
     pub end: Option<End>,
+    /// Where the client asked for it and the server answered.
+    pub latency: Option<Latency>,
     /// Why it failed, in a sentence.
     pub error: Option<String>,
 }

@@ -5,11 +5,12 @@ use std::{
     fs::File,
     io::{self, Write},
     mem,
+    net::Ipv6Addr,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd},
     time::Duration,
 };
 
-use socket2::Socket;
+use socket2::{SockAddr, Socket};
 
 /// Receives and discards up to `len` bytes without copying them (MSG_TRUNC, see tcp(7)); 0 at the end.
 pub(crate) fn discard(socket: &Socket, len: usize) -> io::Result<usize> {
@@ -113,6 +114,42 @@ pub(crate) fn pin_thread(cpu: usize) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Whether this thread may run on a processor.
+pub(crate) fn may_run_on(cpu: usize) -> bool {
+    // SAFETY: an all-zero set is an empty one to be written to; `CPU_ISSET` takes numbers within its size alone.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        let known = libc::sched_getaffinity(0, mem::size_of::<libc::cpu_set_t>(), &raw mut set) == 0;
+        known && cpu < libc::CPU_SETSIZE as usize && libc::CPU_ISSET(cpu, &set)
+    }
+}
+
+/// What IPV6_FLOWLABEL_MGR is asked (struct in6_flowlabel_req of linux/in6.h).
+#[repr(C)]
+struct FlowLabelRequest {
+    to: [u8; 16],
+    /// Big-endian.
+    label: u32,
+    action: u8,
+    share: u8,
+    flags: u16,
+    expires: u16,
+    linger: u16,
+    _pad: u32,
+}
+
+/// Leases an IPv6 flow label for what `socket` sends to `to`, and has what it is told at connecting sent.
+pub(crate) fn lease_flow_label(socket: &Socket, to: Ipv6Addr, label: u32) -> io::Result<()> {
+    /// IPV6_FL_A_GET, IPV6_FL_S_ANY and IPV6_FL_F_CREATE.
+    const GET: (u8, u8, u16) = (0, 255, 1);
+    let (action, share, flags) = GET;
+    let label = label.to_be();
+    let to = to.octets();
+    let request = FlowLabelRequest { to, label, action, share, flags, expires: 0, linger: 0, _pad: 0 };
+    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_FLOWLABEL_MGR, request)?;
+    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_FLOWINFO_SEND, 1i32)
+}
+
 /// Bytes that were received and not yet read.
 pub(crate) fn unread(socket: &Socket) -> io::Result<usize> {
     queue(socket, libc::FIONREAD)
@@ -174,14 +211,39 @@ pub(crate) fn wall_clock() -> Duration {
 /// Asks the kernel to stamp what `socket` sends as the device takes it, and what it receives as it comes in
 /// (Documentation/networking/timestamping.rst).
 pub(crate) fn stamp_packets(socket: &Socket) -> io::Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)?;
+    stamp_arrivals(socket)?;
     let sent = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, sent)
+}
+
+/// Asks the kernel to stamp what `socket` receives.
+pub(crate) fn stamp_arrivals(socket: &Socket) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
 }
 
 /// Receives one datagram and the kernel's stamp of its arrival, if it gave one.
 pub(crate) fn receive_stamped(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
     receive(socket, buffer, 0, libc::SCM_TIMESTAMPNS)
+}
+
+/// The same, and who sent it. Does not block: `WouldBlock` where there is none.
+pub(crate) fn receive_stamped_from(
+    socket: &Socket,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<Duration>, SockAddr)> {
+    let mut received = None;
+    // SAFETY: the storage is as large as its length says, and the kernel tells how much of it it wrote.
+    let ((), from) = unsafe {
+        SockAddr::try_init(|storage, len| {
+            let name = (storage.cast(), *len);
+            let (bytes, stamp, named) =
+                receive_named(socket, buffer, libc::MSG_DONTWAIT, libc::SCM_TIMESTAMPNS, name)?;
+            (received, *len) = (Some((bytes, stamp)), named);
+            Ok(())
+        })?
+    };
+    let (bytes, stamp) = received.unwrap_or_default();
+    Ok((bytes, stamp, from))
 }
 
 /// A packet that was sent, with all its headers, and the kernel's stamp of its departure; `WouldBlock` where there is none
@@ -197,12 +259,31 @@ fn receive(
     flags: i32,
     which: i32,
 ) -> io::Result<(usize, Option<Duration>)> {
+    // SAFETY: no name is asked for.
+    let (bytes, stamp, _) =
+        unsafe { receive_named(socket, buffer, flags, which, (std::ptr::null_mut(), 0))? };
+    Ok((bytes, stamp))
+}
+
+/// Gives bytes, the stamp of kind `which`, and how long the sender's name is.
+///
+/// # Safety
+///
+/// `name` may be written to for as long as it says, or is null.
+unsafe fn receive_named(
+    socket: &Socket,
+    buffer: &mut [u8],
+    flags: i32,
+    which: i32,
+    name: (*mut libc::c_void, libc::socklen_t),
+) -> io::Result<(usize, Option<Duration>, libc::socklen_t)> {
     let mut control = [0u64; 32];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: an all-zero msghdr is a valid empty one.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
+    (message.msg_name, message.msg_namelen) = name;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = mem::size_of_val(&control);
     // SAFETY: the header points at buffers that live across the call, with their true lengths.
@@ -220,7 +301,7 @@ fn receive(
             }
         });
     }
-    Ok((got as usize, stamp))
+    Ok((got as usize, stamp, message.msg_namelen))
 }
 
 /// Tells level, kind and data of each word that the kernel wrote beside a message; the data may lie unaligned.

@@ -29,11 +29,17 @@ pub enum Metric {
     RetransmittedShare,
     /// From the first loss until the window was again what it had been.
     Recovery,
+    /// Datagrams lost over datagrams sent.
+    LossShare,
+    /// Interarrival jitter (RFC 3550) at the end.
+    Jitter,
+    /// Mean one-way delay.
+    MeanOwd,
 }
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Metric; 12] = [
+    pub const ALL: [Metric; 15] = [
         Metric::Goodput,
         Metric::SteadyGoodput,
         Metric::MinRtt,
@@ -46,6 +52,9 @@ impl Metric {
         Metric::ReceiveWindow,
         Metric::RetransmittedShare,
         Metric::Recovery,
+        Metric::LossShare,
+        Metric::Jitter,
+        Metric::MeanOwd,
     ];
 
     /// The name in files.
@@ -63,6 +72,9 @@ impl Metric {
             Metric::ReceiveWindow => "receive_window",
             Metric::RetransmittedShare => "retransmitted_share",
             Metric::Recovery => "recovery",
+            Metric::LossShare => "loss_share",
+            Metric::Jitter => "jitter",
+            Metric::MeanOwd => "mean_owd",
         }
     }
 
@@ -76,7 +88,7 @@ impl Metric {
         match self {
             Metric::Goodput | Metric::SteadyGoodput => "bit/s",
             Metric::MeanCwnd | Metric::MaxCwnd | Metric::ReceiveWindow => "B",
-            Metric::RetransmittedShare => "1",
+            Metric::RetransmittedShare | Metric::LossShare => "1",
             _ => "s",
         }
     }
@@ -86,11 +98,16 @@ impl Metric {
         matches!(self, Metric::MinRtt | Metric::MeanRtt | Metric::MedianRtt | Metric::MaxRtt)
     }
 
+    /// True of what only datagrams have.
+    fn is_of_datagrams(self) -> bool {
+        matches!(self, Metric::LossShare | Metric::Jitter | Metric::MeanOwd)
+    }
+
     /// True where flows of `kind` have this metric.
     pub fn applies_to(self, kind: &Kind) -> bool {
         match kind {
-            Kind::Tcp(_) | Kind::Xcp(_) => self != Metric::FirstRtt,
-            Kind::Udp(_) => matches!(self, Metric::Goodput | Metric::SteadyGoodput),
+            Kind::Tcp(_) | Kind::Xcp(_) => self != Metric::FirstRtt && !self.is_of_datagrams(),
+            Kind::Udp(_) => matches!(self, Metric::Goodput | Metric::SteadyGoodput) || self.is_of_datagrams(),
             Kind::Ping(_) => self.is_rtt() || self == Metric::FirstRtt,
         }
     }

@@ -13,6 +13,8 @@ pub struct FlowContext {
     pub wire_limit_bps: Option<f64>,
     /// The directions of links with a rate that the flow's data crosses.
     pub path: Vec<PathLink>,
+    /// The path was not described, as between real hosts: whether it is full must show in the flow itself.
+    pub unknown_path: bool,
     /// The sender's buffer.
     pub send_buffer: Buffer,
     /// The receiver's buffer.

@@ -2,13 +2,15 @@
 //!
 //! In this order:
 //! 1. The path's slowest link was full over the last round trips: `path_rate`, unless the flow had
-//!    only a part of it and was itself held down by a window, a buffer or an application.
+//!    only a part of it and was itself held down by a window, a buffer or an application. A path that is not described (between
+//!    real hosts) counts as full while a queue stands in it: the round-trip time stays above the least by more than it varies.
 //! 2. What was outstanding filled the peer's window: `receive_window`; or `application` where the
 //!    receiver held so much unread data that it is the reader who keeps the window shut.
 //! 3. Nothing was left to send: `send_buffer` where the buffer was full, else `application`.
 //! 4. The congestion window was full, or loss was being repaired: `loss` after a loss, before any
 //!    `slow_start`.
-//! 5. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows).
+//! 5. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows; on a path that is not
+//!    described `path_rate` where the flow grows no more, for that is how BBR sends at the path's rate).
 //! 6. Data waited though nothing held it: `host_cpu`. In virtual time it waited for the pacing timer, within a burst: `send_buffer`
 //!    where the buffer was full, so that bursts are as large as they can be, else `pacing`.
 
@@ -32,6 +34,17 @@ const UNREAD: f64 = 0.5;
 const PACED: f64 = 0.8;
 /// Rates are taken over so many round trips: what is held down by a window sends in bursts.
 const ROUND_TRIPS: i64 = 4;
+/// A queue stands where the round-trip time is above the least by one part of that in so many,
+const QUEUED_PART: i64 = 10;
+/// or, where a window or a buffer is what is sent at once, in so many: bursts of less than the path holds wait for themselves,
+/// on average for half of their own time at most.
+const QUEUED_PART_OF_WINDOW: i64 = 2;
+/// by this time, microseconds,
+const QUEUED_US: i64 = 500;
+/// and by so many times its mean deviation.
+const QUEUED_DEVIATIONS: i64 = 2;
+/// A rate that is not larger than this times what it was before grows no more; in slow start it doubles each round trip.
+const GROWS: f64 = 1.25;
 const LOSS_STATES: [i64; 2] = [3, 4];
 
 /// Labels the samples of flow `context.name` in `rows`; others are left as they are. Rows must be in
@@ -97,13 +110,13 @@ fn cause(row: &FlowSample, history: &History, context: &FlowContext, seen_loss: 
         Some(utilization) => utilization >= FULL,
         None => context.wire_limit_bps.is_some_and(|limit| goodput >= FULL * limit),
     };
-    if full && whole {
+    if (full && whole) || (context.unknown_path && is_queued(row, QUEUED_PART_OF_WINDOW)) {
         return Some(Cause::PathRate);
     }
     if let Some(held) = held_down(row, outstanding, window, mss) {
         return Some(held);
     }
-    if full {
+    if full || (context.unknown_path && is_queued(row, QUEUED_PART)) {
         return Some(Cause::PathRate);
     }
     let repairing = row.ca_state.is_some_and(|s| LOSS_STATES.contains(&s));
@@ -113,12 +126,25 @@ fn cause(row: &FlowSample, history: &History, context: &FlowContext, seen_loss: 
     let paced = row.pacing_rate_bps.is_some_and(|rate| goodput >= PACED * rate as f64);
     if paced {
         let asked = context.pacing_bps.is_some_and(|asked| goodput >= PACED * asked);
+        let before = history.received_bits.rate(from - 2 * half, to - 2 * half);
+        if context.unknown_path && !asked && before.is_some_and(|before| goodput <= GROWS * before) {
+            return Some(Cause::PathRate);
+        }
         return Some(if asked || seen_loss { Cause::Pacing } else { Cause::SlowStart });
     }
     if context.virtual_time {
         return Some(if buffer_is_full(row) { Cause::SendBuffer } else { Cause::Pacing });
     }
     Some(Cause::HostCpu)
+}
+
+/// Whether a queue stands in the path, at least for one part in `part` of the least round-trip time.
+fn is_queued(row: &FlowSample, part: i64) -> bool {
+    let (Some(srtt), Some(least)) = (row.srtt_us, row.min_rtt_us.filter(|least| *least > 0)) else {
+        return false;
+    };
+    let varies = QUEUED_DEVIATIONS * row.rttvar_us.unwrap_or(0);
+    srtt - least >= (least / part).max(QUEUED_US).max(varies)
 }
 
 /// A window, a buffer or an application that holds the flow down.
@@ -270,6 +296,73 @@ mod tests {
         };
         all(&flow(0.5e9, paced), Cause::Pacing);
         all(&flow(0.5e9, |_| {}), Cause::HostCpu);
+    }
+
+    /// A flow over a path that is not described.
+    fn measured(set: impl Fn(i64, &mut FlowSample)) -> Vec<Cause> {
+        let context = FlowContext { name: "f".into(), unknown_path: true, ..FlowContext::default() };
+        let row = |i: i64| {
+            let mut row = FlowSample {
+                time_us: i * 10_000,
+                flow: "f".into(),
+                ca_state: Some(0),
+                snd_mss_bytes: Some(MSS),
+                snd_cwnd_segs: Some(1000),
+                snd_wnd_bytes: Some(10_000_000),
+                unacked_segs: Some(1000),
+                notsent_bytes: Some(3_000_000),
+                sndbuf_bytes: Some(20_000_000),
+                wmem_queued_bytes: Some(19_000_000),
+                min_rtt_us: Some(10_000),
+                srtt_us: Some(10_200),
+                rttvar_us: Some(100),
+                total_retrans_segs: Some(7),
+                bytes_acked: Some(i * 500_000),
+                ..FlowSample::default()
+            };
+            set(i, &mut row);
+            row
+        };
+        let mut rows: Vec<FlowSample> = (0..100).map(row).collect();
+        decide(&mut rows, &[], &context);
+        rows[1..].iter().map(|r| r.limited_by.unwrap()).collect()
+    }
+
+    #[test]
+    fn a_queue_that_stands_tells_of_a_full_path() {
+        all(&measured(|_, row| row.srtt_us = Some(40_000)), Cause::PathRate);
+        all(&measured(|_, _| {}), Cause::Loss);
+        // Windows that are sent at once wait for themselves.
+        let window = |srtt| {
+            move |_, row: &mut FlowSample| {
+                (row.snd_wnd_bytes, row.srtt_us) = (Some(1000 * MSS), Some(srtt));
+            }
+        };
+        all(&measured(window(14_000)), Cause::ReceiveWindow);
+        all(&measured(window(25_000)), Cause::PathRate);
+        // Wi-Fi: the round-trip time is far above the least one, and so is what it varies by.
+        let varies = |_, row: &mut FlowSample| (row.srtt_us, row.rttvar_us) = (Some(16_000), Some(5_000));
+        all(&measured(varies), Cause::Loss);
+    }
+
+    #[test]
+    fn what_is_paced_and_grows_no_more_has_the_paths_rate() {
+        let bbr = |i: i64, row: &mut FlowSample| {
+            row.unacked_segs = Some(500);
+            row.total_retrans_segs = Some(0);
+            row.pacing_rate_bps = Some(400_000_000);
+            // Twice as much each 10 ms, the round trip, until 200 ms.
+            row.bytes_acked = Some(if i < 20 { 1 << i } else { (1 << 20) + (i - 20) * 500_000 });
+        };
+        let causes = measured(bbr);
+        all(&causes[30..90], Cause::PathRate);
+        let starting = |i: i64, row: &mut FlowSample| {
+            bbr(i, row);
+            row.bytes_acked = Some((1.07_f64.powi(i as i32) * 1e4) as i64);
+            row.pacing_rate_bps = Some(1_000);
+        };
+        let grows = measured(starting);
+        assert!(grows[10..90].iter().all(|cause| *cause == Cause::SlowStart), "{grows:?}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut
         .limited_steady
         .largest()
         .map_or(summary.limited.share(cause), |c| summary.limited_steady.share(c));
-    let facts = Facts::new(rows, summary, share);
+    let facts = Facts::new(rows, context, summary, share);
     let (evidence, remedy) = match cause {
         Cause::ReceiveWindow => receive_window(&facts, context, summary),
         Cause::SendBuffer => send_buffer(&facts, context, summary),
@@ -41,11 +41,13 @@ struct Facts {
     queued: Bytes,
     unread: Bytes,
     pacing: Option<BitRate>,
+    /// Of a path that is not described: the least round-trip time and the mean one, where the difference is worth telling.
+    queue: Option<(Time, Time)>,
     clocks: Option<String>,
 }
 
 impl Facts {
-    fn new(rows: &[&FlowSample], summary: &FlowSummary, share: f64) -> Self {
+    fn new(rows: &[&FlowSample], context: &FlowContext, summary: &FlowSummary, share: f64) -> Self {
         let bytes = |value: fn(&FlowSample) -> Option<i64>| {
             rounded(mean(rows.iter().filter_map(|r| value(r)).map(|v| v as f64)).unwrap_or(0.0))
         };
@@ -59,9 +61,17 @@ impl Facts {
             unread: bytes(|r| r.rcv_queue_bytes),
             pacing: mean(rows.iter().filter_map(|r| r.pacing_rate_bps).map(|v| v as f64))
                 .map(|bps| BitRate(three_digits(bps))),
+            queue: queue(rows).filter(|_| context.unknown_path),
             clocks: kernel_clocks(rows),
         }
     }
+}
+
+fn queue(rows: &[&FlowSample]) -> Option<(Time, Time)> {
+    let least = rows.iter().filter_map(|row| row.min_rtt_us).min()?;
+    let now = mean(rows.iter().filter_map(|row| row.srtt_us).map(|us| us as f64))? as i64;
+    let time = |us: i64| Time::from_micros(three_digits(us as f64));
+    (now > least).then(|| (time(least), time(now)))
 }
 
 type Words = (Vec<String>, Option<String>);
@@ -110,6 +120,9 @@ fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Wor
         }
         None => format!("{} the flow had what the path gives", facts.share),
     }];
+    evidence.extend(facts.queue.map(|(least, now)| {
+        format!("a queue stood in the path: the round-trip time was {now}, and {least} without it")
+    }));
     if let (Some(limit), Some(got)) = (summary.wire_limit_bps, summary.steady_goodput_bps) {
         evidence.push(format!(
             "{:.1} % of the {} of goodput that its headers leave possible",

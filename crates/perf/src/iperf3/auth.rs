@@ -60,6 +60,12 @@ pub enum AuthError {
         /// From 1.
         line: usize,
     },
+    /// A secret that could be guessed.
+    #[error("{path} has no token: at least 16 characters, as `openssl rand -hex 32` makes them")]
+    Token {
+        /// Which file.
+        path: String,
+    },
     /// iperf3 cuts names and passwords at white space.
     #[error("the {0} has white space in it or is empty, which iperf3's protocol cannot carry")]
     Credential(&'static str),
@@ -194,7 +200,8 @@ fn parse_users(text: &str) -> Result<Vec<(String, [u8; 32])>, usize> {
     Ok(users)
 }
 
-fn unhex(text: &str) -> Option<[u8; 32]> {
+/// The bytes of a hash in hexadecimal.
+pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
     let digits: Vec<u8> =
         text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<Vec<u8>>>()?;
     let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
@@ -210,7 +217,7 @@ fn parse_token(text: &[u8]) -> Option<(String, String, u64)> {
     Some((after("user:")?.into(), after("pwd:")?.into(), after("ts:")?.parse().ok()?))
 }
 
-fn read(path: &Path) -> Result<String, AuthError> {
+pub(crate) fn read(path: &Path) -> Result<String, AuthError> {
     let failed = |reason: String| AuthError::File { path: path.display().to_string(), reason };
     let about = fs::metadata(path).map_err(|e| failed(e.to_string()))?;
     if !about.is_file() || about.len() > FILE_MAX {

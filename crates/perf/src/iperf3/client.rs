@@ -15,9 +15,11 @@ use crate::{
         account::{self, Local},
         control::{self, Control},
         drive::{Bounds, Drive, Ended},
+        latency::Probing,
         running::Running,
         socket::{self, End},
         stream::Stream,
+        token::{Seal, Token},
         udp_stream,
         wire::{self, Cookie, Params, Results, Samples, State},
     },
@@ -53,12 +55,18 @@ pub struct ClientOptions {
     pub phase_timeout: Duration,
     /// The test fails when no data has moved for so long.
     pub idle_timeout: Option<Duration>,
+    /// The round-trip time of small datagrams beside a TCP test's data is wanted, where the server is a longfat.
+    pub latency: bool,
     /// For servers that want to know who tests.
     pub credentials: Option<Credentials>,
+    /// For a longfat that serves only those who know it.
+    pub token: Option<Token>,
     /// The kernel's name of the congestion control here, where it is another than `spec.congestion`.
     pub congestion: Option<String>,
     /// The size of blocks is what fits the path, not that of `spec`.
     pub fit_block: bool,
+    /// Data that the server has not acknowledged for so long ends the test (TCP_USER_TIMEOUT); `None`: as the system has it.
+    pub send_timeout: Option<Duration>,
     /// Processors that stream threads are pinned to, in turn; none: wherever the kernel likes.
     pub pin: Vec<usize>,
     /// The test.
@@ -111,6 +119,9 @@ fn conduct(
         observer.note("the server has other tests to do first; waiting for our turn");
     }
     control.expect(State::ParamExchange, options.queue_timeout)?;
+    if let Some(token) = &options.token {
+        control.seal(Seal::new(token.clone(), cookie, Role::Client));
+    }
     let mut spec = options.spec.clone();
     if options.fit_block {
         spec.block = wire::default_block(spec.protocol, control.mss());
@@ -121,6 +132,8 @@ fn conduct(
         Error::Closed { .. } => Error::Unwanted,
         other => other,
     })?;
+    // Before the streams, so that the way is idle.
+    let probing = if options.latency { begin_probing(options, &control, cookie, observer)? } else { None };
     let streams = connect_streams(options, &spec, control.peer()?, &cookie, observer)?;
     let mut running = Running::prepare(streams, &spec, &options.pin)?;
     control.expect(State::TestStart, phase)?;
@@ -133,8 +146,9 @@ fn conduct(
     let mut drive = Drive::new(&mut running, &control, &spec, bounds, observer, stop);
     let ended = drive.run();
     let (end, looks) = (drive.now(), drive.running.look());
-    let Drive { tally, intervals, .. } = drive;
+    let Drive { tally, intervals, begin, .. } = drive;
     running.end_sending();
+    probing.iter().for_each(Probing::stop);
     tested.report.intervals = intervals;
     match ended {
         Ok(Ended::Done) => control.send_state(State::TestEnd, phase)?,
@@ -155,6 +169,8 @@ fn conduct(
     control.send_json(&account::results(&local, running.streams()), phase)?;
     let mut remote: Results = control.read_json("server's results", RESULTS_LIMIT, phase)?;
     control.expect(State::DisplayResults, phase)?;
+    // The server answers until it is told that all is done.
+    tested.report.latency = probing.map(|probing| probing.end(begin));
     control.send_state(State::IperfDone, phase)?;
     tested.peer_samples = remote.longfat_samples.take().map(Samples::rows).unwrap_or_default();
     tested.report.end = Some(account::end(Role::Client, &spec, &local, running.streams(), remote)?);
@@ -182,12 +198,30 @@ fn connect(options: &ClientOptions) -> Result<TcpStream, Error> {
     Err(failed.unwrap_or_else(|| no_address("it has none of the version asked for".into())))
 }
 
+/// `None`, and the user told, where nobody answers.
+fn begin_probing(
+    options: &ClientOptions,
+    control: &Control<'_>,
+    cookie: Cookie,
+    observer: &mut dyn Observer,
+) -> Result<Option<Probing>, Error> {
+    let from = options.bind.map(|ip| SocketAddr::new(ip, 0));
+    let probing = Probing::begin(control.peer()?, from, options.device.as_deref(), cookie)?;
+    if probing.is_none() {
+        observer.note(
+            "nobody answers latency probes: the server is no longfat, or UDP does not get through to its port",
+        );
+    }
+    Ok(probing)
+}
+
 fn params(options: &ClientOptions, spec: &TestSpec, observer: &dyn Observer) -> Result<Params, Error> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let token =
         options.credentials.as_ref().map(|credentials| credentials.token(now.as_secs())).transpose()?;
     Ok(Params {
         authtoken: token,
+        longfat_time_s: if options.token.is_some() { now.as_secs() } else { 0 },
         client_version: Some(account::version()),
         longfat_sample_us: observer.sample_interval().map_or(0, |every| every.as_micros() as u64),
         ..Params::of(spec)
@@ -214,6 +248,10 @@ fn connect_streams(
         if number == 0 {
             notes.iter().for_each(|note| observer.note(note));
         }
+        if let Some(timeout) = options.send_timeout {
+            socket::set_send_timeout(&socket, timeout, spec.protocol)?;
+        }
+        let to = socket::labelled(&socket, to, spec.flow_label)?;
         socket
             .connect_timeout(&to.into(), options.connect_timeout)
             .attempted(|| format!("cannot connect stream {} to {to}", number + 1))?;
@@ -261,9 +299,12 @@ impl ClientOptions {
             queue_timeout: Duration::from_secs(600),
             phase_timeout: Duration::from_secs(30),
             idle_timeout: Some(Duration::from_secs(120)),
+            latency: false,
             credentials: None,
+            token: None,
             congestion: None,
             fit_block: false,
+            send_timeout: None,
             pin: Vec::new(),
             spec,
         }

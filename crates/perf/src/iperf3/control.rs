@@ -16,6 +16,7 @@ use crate::{
     error::Attempted,
     iperf3::{
         Error,
+        token::{SEALED_LIMIT_FACTOR, Seal},
         wire::{self, COOKIE_BYTES, Code, Cookie, State},
     },
     report::Protocol,
@@ -33,6 +34,8 @@ pub(crate) struct Control<'a> {
     stream: TcpStream,
     /// Ends every wait.
     stop: &'a AtomicBool,
+    /// What documents are sent and read under.
+    seal: Option<Seal>,
 }
 
 impl<'a> Control<'a> {
@@ -41,7 +44,12 @@ impl<'a> Control<'a> {
             .set_nonblocking(true)
             .and_then(|()| stream.set_nodelay(true))
             .attempted(|| "cannot set up the control connection".into())?;
-        Ok(Control { stream, stop })
+        Ok(Control { stream, stop, seal: None })
+    }
+
+    /// From now on all documents are under seal.
+    pub(crate) fn seal(&mut self, seal: Seal) {
+        self.seal = Some(seal);
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
@@ -74,8 +82,11 @@ impl<'a> Control<'a> {
     }
 
     pub(crate) fn send_json(&mut self, document: &impl Serialize, within: Duration) -> Result<(), Error> {
-        let message =
-            wire::encode(document).map_err(|reason| Error::Malformed { what: "message to send", reason })?;
+        let message = match &mut self.seal {
+            None => wire::encode(document),
+            Some(seal) => serde_json::to_string(document).and_then(|text| wire::encode(&seal.close(text))),
+        };
+        let message = message.map_err(|reason| Error::Malformed { what: "message to send", reason })?;
         self.send(&message, within)
     }
 
@@ -121,6 +132,7 @@ impl<'a> Control<'a> {
         within: Duration,
     ) -> Result<T, Error> {
         let begin = Instant::now();
+        let limit = if self.seal.is_some() { limit * SEALED_LIMIT_FACTOR } else { limit };
         let mut header = [0; 4];
         self.read(&mut header, what, within)?;
         let len = wire::payload_len(header, limit).ok_or(Error::TooLong { what, limit })?;
@@ -131,7 +143,11 @@ impl<'a> Control<'a> {
             let left = within.checked_sub(begin.elapsed()).ok_or(Error::Timeout { what, after: within })?;
             self.read(&mut text[from..], what, left)?;
         }
-        wire::decode(&text).map_err(|reason| Error::Malformed { what, reason })
+        let document = match &mut self.seal {
+            None => wire::decode(&text),
+            Some(seal) => wire::decode(seal.open(&text)?.as_bytes()),
+        };
+        document.map_err(|reason| Error::Malformed { what, reason })
     }
 
     fn read(&mut self, mut into: &mut [u8], what: &'static str, within: Duration) -> Result<(), Error> {

@@ -10,7 +10,8 @@
 //! 1. A test of an amount (`-n`, `-k`) sends exactly that much, and lasts until the last of it is acknowledged.
 //! 2. A receiver counts what had arrived when the test was over, not only what it had read.
 //! 3. Processor time is that of the test's own threads, so that tests side by side do not count each other's.
-//! 4. Between two longfats the samples of the server's sockets come with its results (a key that iperf3 passes over).
+//! 4. Between two longfats the samples of the server's sockets come with its results (a key that iperf3 passes over), and a
+//!    client that wants to know the latency under load asks at the server's port by UDP ([`wire::Echo`]).
 
 mod account;
 mod auth;
@@ -18,6 +19,7 @@ mod client;
 mod control;
 mod drive;
 mod error;
+mod latency;
 mod looks;
 mod observer;
 mod pace;
@@ -28,6 +30,7 @@ mod shared;
 mod socket;
 mod stream;
 mod tally;
+mod token;
 mod udp_stream;
 pub mod wire;
 
@@ -37,3 +40,4 @@ pub use error::Error;
 pub use looks::Looks;
 pub use observer::{Observer, flow_name};
 pub use server::{Server, ServerObserver, ServerOptions};
+pub use token::{Token, TokenGate};

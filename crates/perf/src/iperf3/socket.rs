@@ -6,7 +6,10 @@
 //! buffer that was set by hand is never tuned. TCP_WINDOW_CLAMP raises that clamp. The window scale is no problem: listeners
 //! offer one for `tcp_rmem`'s and `rmem_max`'s largest (`tcp_select_initial_window`).
 
-use std::net::IpAddr;
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use socket2::Socket;
 use units::Bytes;
@@ -82,6 +85,26 @@ pub(crate) fn set_tos(socket: &Socket, peer: IpAddr, tos: u8) -> Result<(), Erro
         IpAddr::V6(_) => socket.set_tclass_v6(tos),
     };
     set.attempted(|| format!("cannot set a type of service of {tos}"))
+}
+
+/// Unacknowledged data ends a TCP connection after this time (RFC 793's user timeout, tcp(7)); whole milliseconds.
+pub(crate) fn set_send_timeout(socket: &Socket, timeout: Duration, protocol: Protocol) -> Result<(), Error> {
+    if protocol == Protocol::Udp {
+        return Ok(());
+    }
+    socket
+        .set_tcp_user_timeout(Some(timeout))
+        .attempted(|| format!("cannot set a user timeout of {} ms", timeout.as_millis()))
+}
+
+/// The address to connect to, with the IPv6 flow label that was asked for (RFC 6437), which is leased from the kernel; IPv4 has
+/// none.
+pub(crate) fn labelled(socket: &Socket, to: SocketAddr, label: Option<u32>) -> Result<SocketAddr, Error> {
+    let (SocketAddr::V6(mut to), Some(label)) = (to, label) else { return Ok(to) };
+    sys::lease_flow_label(socket, *to.ip(), label)
+        .attempted(|| format!("cannot have the flow label {label}"))?;
+    to.set_flowinfo(label.to_be());
+    Ok(to.into())
 }
 
 /// Both buffers.

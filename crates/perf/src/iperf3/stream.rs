@@ -104,7 +104,7 @@ impl Stream {
 
     fn send(&self, spec: &TestSpec, shared: &Shared) -> Result<(), Error> {
         let block = usize::try_from(spec.block.0).unwrap_or(WRITE_BYTES);
-        let source = Source::new(block, spec.zerocopy).attempted(|| "cannot make data to send".into())?;
+        let source = Source::new(block, spec).attempted(|| "cannot make data to send".into())?;
         let piece = if spec.window.is_some() { WRITE_BYTES } else { block };
         let mut pace = spec.rate.map(|rate| Pace::new(rate, block, spec.burst, Instant::now()));
         while !shared.sending_is_over() {
@@ -169,7 +169,7 @@ pub(crate) fn stream_id(number: u32) -> u32 {
     if number == 0 { 1 } else { number + 2 }
 }
 
-/// What is sent: noise, so that nothing on the way can compress it.
+/// What is sent: noise, so that nothing on the way can compress it, or digits for who wants just that.
 enum Source {
     Memory(Vec<u8>),
     /// Sent from where it is (`-Z`).
@@ -177,10 +177,10 @@ enum Source {
 }
 
 impl Source {
-    fn new(len: usize, zerocopy: bool) -> io::Result<Source> {
-        let mut noise = vec![0; len];
-        sys::random(&mut noise)?;
-        Ok(if zerocopy { Source::Pages(sys::Pages::of(&noise)?) } else { Source::Memory(noise) })
+    fn new(len: usize, spec: &TestSpec) -> io::Result<Source> {
+        let mut bytes = vec![0; len];
+        fill(&mut bytes, spec.repeating_payload)?;
+        Ok(if spec.zerocopy { Source::Pages(sys::Pages::of(&bytes)?) } else { Source::Memory(bytes) })
     }
 
     fn send(&self, socket: &Socket, from: usize, len: usize) -> io::Result<usize> {
@@ -192,6 +192,15 @@ impl Source {
             Source::Pages(pages) => pages.send(socket, len),
         }
     }
+}
+
+/// Fills in noise, or `0123456789` over and over (fill_with_repeating_pattern of iperf_util.c).
+pub(crate) fn fill(bytes: &mut [u8], repeating: bool) -> io::Result<()> {
+    if !repeating {
+        return sys::random(bytes);
+    }
+    bytes.iter_mut().zip((b'0'..=b'9').cycle()).for_each(|(byte, digit)| *byte = digit);
+    Ok(())
 }
 
 /// Where what is received goes.

@@ -140,6 +140,7 @@ impl Extremes {
     fn add(&mut self, look: &Look) {
         let Some(state) = tcp_state(&Look::default(), look) else { return };
         let summary = &mut self.summary;
+        summary.reorder = state.reorder;
         summary.max_snd_cwnd_bytes = summary.max_snd_cwnd_bytes.max(state.snd_cwnd_bytes);
         summary.max_snd_wnd_bytes = summary.max_snd_wnd_bytes.max(state.snd_wnd_bytes);
         summary.max_rtt_us = summary.max_rtt_us.max(state.rtt_us);

@@ -63,6 +63,7 @@ fn tcp_stream(stream: &StreamEnd, group: Group) -> Value {
         if let Some(retransmits) = tcp.retransmits {
             sender.insert("retransmits".into(), retransmits.into());
         }
+        sender.insert("reorder".into(), tcp.reorder.into());
         sender.insert("max_snd_cwnd".into(), tcp.max_snd_cwnd_bytes.into());
         sender.insert("max_snd_wnd".into(), tcp.max_snd_wnd_bytes.into());
         sender.insert("max_rtt".into(), tcp.max_rtt_us.into());

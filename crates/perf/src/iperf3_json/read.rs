@@ -77,5 +77,5 @@ fn report(document: &Value) -> Result<Report, Error> {
     let (start, sockets) = start;
     let intervals = read_intervals(&top, &start, &sockets)?;
     let end = read_end(&top, &start, &sockets, &intervals)?;
-    Ok(Report { start: Some(start), intervals, end, error })
+    Ok(Report { start: Some(start), intervals, end, latency: None, error })
 }

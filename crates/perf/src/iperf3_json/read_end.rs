@@ -71,6 +71,7 @@ fn read_tcp(stream: &Object<'_>, start: &Start, sockets: &Sockets) -> Result<Str
         let count = |key: &str| one.count(key).map(Option::unwrap_or_default);
         tcp = Some(TcpSummary {
             retransmits: one.count("retransmits")?,
+            reorder: count("reorder")?,
             max_snd_cwnd_bytes: count("max_snd_cwnd")?,
             max_snd_wnd_bytes: count("max_snd_wnd")?,
             max_rtt_us: count("max_rtt")?,

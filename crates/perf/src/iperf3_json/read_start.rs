@@ -118,6 +118,8 @@ fn read_spec(top: &Object<'_>, start: &Object<'_>, asked: &Object<'_>) -> Result
         congestion: None,
         tos: asked.small("tos")?.unwrap_or(0),
         flow_label: None,
+        repeating_payload: false,
+        server_affinity: None,
         zerocopy: false,
         skip_rx_copy: false,
         dont_fragment: false,

@@ -52,6 +52,8 @@ fn specs() -> impl Strategy<Value = TestSpec> {
                 congestion: None,
                 tos,
                 flow_label: None,
+                repeating_payload: false,
+                server_affinity: None,
                 zerocopy: false,
                 skip_rx_copy: false,
                 dont_fragment: false,
@@ -155,6 +157,7 @@ fn build(spec: TestSpec, client: bool, intervals: usize, figures: &[(f64, u64, i
                 tcp: tcp.then_some(TcpSummary {
                     retransmits: (lost % 2 == 0).then_some(lost as u64),
                     max_snd_cwnd_bytes: bytes,
+                    reorder: 2,
                     max_snd_wnd_bytes: bytes / 2,
                     max_rtt_us: 3,
                     min_rtt_us: 1,
@@ -189,6 +192,7 @@ fn build(spec: TestSpec, client: bool, intervals: usize, figures: &[(f64, u64, i
             receiver_congestion: tcp.then(|| "bbr".into()),
             server_output: None,
         }),
+        latency: None,
         error: None,
     }
 }

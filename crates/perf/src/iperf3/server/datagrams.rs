@@ -1,6 +1,7 @@
-//! The UDP side of a server's port: a client's hello makes a stream of the test that waits for one from its address.
+//! The UDP side of a server's port: a client's hello makes a stream of the test that waits for one from its address, and latency
+//! probes of a test under way are answered.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use socket2::{Socket, Type};
 
@@ -8,8 +9,24 @@ use super::router;
 use crate::{
     Error,
     error::Attempted,
-    iperf3::{IpVersion, udp_stream},
+    iperf3::{
+        IpVersion, udp_stream,
+        wire::{ECHO_BYTES, Echo},
+    },
+    sys,
 };
+
+/// What a datagram wants.
+pub(super) enum Said {
+    /// A stream; what it says does not matter.
+    Hello,
+    /// An answer.
+    Echo {
+        question: Echo,
+        /// When it came, as the kernel stamped it.
+        at: Duration,
+    },
+}
 
 /// Listens for hellos.
 #[derive(Debug)]
@@ -24,7 +41,7 @@ impl Hellos {
     pub(super) fn listen(at: SocketAddr, ip: Option<IpVersion>, device: Option<&str>) -> Result<Self, Error> {
         let only_v6 = ip == Some(IpVersion::V6) || !at.ip().is_unspecified();
         let socket = router::bound(at, Type::DGRAM, only_v6, device)?;
-        socket.set_nonblocking(true).attempted(|| format!("cannot listen for datagrams at {at}"))?;
+        sys::stamp_arrivals(&socket).attempted(|| format!("cannot listen for datagrams at {at}"))?;
         Ok(Hellos { socket, at, only_v6 })
     }
 
@@ -33,11 +50,22 @@ impl Hellos {
         &self.socket
     }
 
-    /// Who says hello next; what they say does not matter.
-    pub(super) fn next(&self) -> Option<SocketAddr> {
-        let mut bytes = [std::mem::MaybeUninit::uninit(); 8];
-        let (_, from) = self.socket.recv_from(&mut bytes).ok()?;
-        from.as_socket()
+    /// The next datagram.
+    pub(super) fn next(&self) -> Option<(SocketAddr, Said)> {
+        let mut bytes = [0; ECHO_BYTES + 1];
+        let (len, at, from) = sys::receive_stamped_from(&self.socket, &mut bytes).ok()?;
+        let said = match Echo::from_bytes(&bytes[..len]) {
+            Some(question) => Said::Echo { question, at: at.unwrap_or_else(sys::wall_clock) },
+            None => Said::Hello,
+        };
+        Some((from.as_socket()?, said))
+    }
+
+    /// Answers a probe that came `at` this time.
+    pub(super) fn answer(&self, to: SocketAddr, question: Echo, at: Duration) {
+        let answer = Echo { held: sys::wall_clock().saturating_sub(at), ..question };
+        // What cannot be sent is lost, as on the way.
+        let _ = self.socket.send_to(&answer.to_bytes(), &to.into());
     }
 
     /// A socket for the stream of `peer` alone, which has its answer.

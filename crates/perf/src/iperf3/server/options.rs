@@ -2,13 +2,14 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
 use units::BitRate;
 
 use crate::{
-    iperf3::{Authority, Error, IpVersion, Observer},
+    iperf3::{Authority, Error, IpVersion, Observer, TokenGate},
     report::{Report, ServerOutput},
 };
 
@@ -43,8 +44,12 @@ pub struct ServerOptions {
     pub max_duration: Option<Duration>,
     /// Who may test; everybody where it is not given.
     pub authority: Option<Authority>,
+    /// Serves only those who know its token; everybody where it is not given.
+    pub gate: Option<Arc<TokenGate>>,
     /// Between two reports.
     pub interval: Duration,
+    /// Data that a client has not acknowledged for so long ends its test (TCP_USER_TIMEOUT); `None`: as the system has it.
+    pub send_timeout: Option<Duration>,
     /// Processors that stream threads are pinned to, in turn.
     pub pin: Vec<usize>,
 }
@@ -66,7 +71,9 @@ impl Default for ServerOptions {
             rate_limit: None,
             max_duration: None,
             authority: None,
+            gate: None,
             interval: Duration::from_secs(1),
+            send_timeout: None,
             pin: Vec::new(),
         }
     }

@@ -19,7 +19,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::{
     ServerObserver, ServerOptions,
-    datagrams::Hellos,
+    datagrams::{Hellos, Said},
     greeting::{Greeting, Progress, deny},
     session::{self, Arrival},
 };
@@ -40,7 +40,7 @@ const GREETINGS_MAX: usize = 256;
 /// The kernel's own queue of connections.
 const BACKLOG: i32 = 1024;
 /// Datagrams that are looked at before anybody else has a turn.
-const HELLOS_AT_ONCE: usize = 64;
+const DATAGRAMS_AT_ONCE: usize = 64;
 /// How long nothing is accepted when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -206,7 +206,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         self.look_at_waiting(&waiting);
         self.look_at_greetings(&greetings);
         if ready[1] {
-            self.look_at_hellos();
+            self.look_at_datagrams();
         }
         if accepts && ready[2] {
             self.accept();
@@ -260,10 +260,18 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
     }
 
-    /// A datagram makes a stream of the oldest test that waits for one from there. Others are passed over.
-    fn look_at_hellos(&mut self) {
-        for _ in 0..HELLOS_AT_ONCE {
-            let Some(peer) = self.server.hellos.next() else { return };
+    /// A hello makes a stream of the oldest test that waits for one from there; a test's latency probe is answered. Others are
+    /// passed over.
+    fn look_at_datagrams(&mut self) {
+        for _ in 0..DATAGRAMS_AT_ONCE {
+            let Some((peer, said)) = self.server.hellos.next() else { return };
+            if let Said::Echo { question, at } = said {
+                let asks = |s: &Session<'_>| s.cookie == question.cookie && s.peer == peer.ip();
+                if self.sessions.iter().any(asks) {
+                    self.server.hellos.answer(peer, question, at);
+                }
+                continue;
+            }
             let waits = |session: &&Session<'_>| {
                 session.peer == peer.ip() && session.wants_datagrams.load(Ordering::Acquire)
             };

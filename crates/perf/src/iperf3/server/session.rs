@@ -18,11 +18,13 @@ use crate::{
     iperf3::{
         Error, Observer,
         account::{self, Local},
+        auth::AuthError,
         control::Control,
         drive::{Bounds, Drive, Ended},
         running::Running,
         socket::{self, End},
         stream::Stream,
+        token::Seal,
         udp_stream,
         wire::{Code, Cookie, PARAMS_LIMIT, Params, Results, State},
     },
@@ -133,6 +135,9 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         let phase = self.options.phase_timeout;
         control.send_state(State::ParamExchange, phase)?;
+        if let Some(gate) = &self.options.gate {
+            control.seal(Seal::new(gate.token().clone(), self.cookie, Role::Server));
+        }
         let params: Params = control.read_json("parameters", PARAMS_LIMIT, phase)?;
         self.authenticate(&params)?;
         let spec = TestSpec { interval: self.options.interval, ..params.spec()? };
@@ -146,7 +151,8 @@ impl Session<'_> {
         self.wants_datagrams.store(false, Ordering::Release);
         // Whoever comes now with this cookie is turned away.
         drop(arrivals);
-        let mut running = Running::prepare(streams, &spec, &self.options.pin)?;
+        let pin = self.pin(&spec, &mut observer);
+        let mut running = Running::prepare(streams, &spec, &pin)?;
         let start = self.start(control, &spec, &running)?;
         control.send_state(State::TestStart, phase)?;
         control.send_state(State::TestRunning, phase)?;
@@ -181,8 +187,13 @@ impl Session<'_> {
     }
 
     fn authenticate(&self, params: &Params) -> Result<(), Error> {
-        let Some(authority) = &self.options.authority else { return Ok(()) };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if let Some(gate) = &self.options.gate {
+            gate.admit(&self.cookie, params.longfat_time_s, now.as_secs())?;
+        } else if params.longfat_sealed.is_some() {
+            return Err(AuthError::Refused("the client has a token, and this server none").into());
+        }
+        let Some(authority) = &self.options.authority else { return Ok(()) };
         let user = authority.check(params.authtoken.as_deref(), now.as_secs())?;
         self.observers.note(&format!("{} tests as {user}", self.peer));
         Ok(())
@@ -250,6 +261,9 @@ impl Session<'_> {
             if number == 0 {
                 notes.iter().for_each(|note| observer.note(note));
             }
+            if let Some(timeout) = self.options.send_timeout {
+                socket::set_send_timeout(&arrival.socket, timeout, spec.protocol)?;
+            }
             arrival.socket.set_nonblocking(false).attempted(|| "cannot set up a stream".into())?;
             streams.push(Stream::new(
                 number,
@@ -259,6 +273,19 @@ impl Session<'_> {
             ));
         }
         Ok(streams)
+    }
+
+    /// The processors that the streams are pinned to: the one that the client asks for, if there is such a one.
+    fn pin(&self, spec: &TestSpec, observer: &mut dyn Observer) -> Vec<usize> {
+        let Some(asked) = spec.server_affinity.map(|cpu| cpu as usize) else {
+            return self.options.pin.clone();
+        };
+        if sys::may_run_on(asked) {
+            return vec![asked];
+        }
+        observer
+            .note(&format!("the client asks for processor {asked}, which there is none of for this server"));
+        self.options.pin.clone()
     }
 
     fn start(&self, control: &Control<'_>, spec: &TestSpec, running: &Running) -> Result<Start, Error> {

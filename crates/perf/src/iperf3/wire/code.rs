@@ -39,7 +39,7 @@ impl Code {
             Code::STREAM_ACCEPT => "the server could not set up a stream",
             Code::BUSY => "the server runs another test",
             Code::BUFFER_SIZE => "the server's kernel gave a smaller socket buffer than asked for with -w",
-            Code::AUTHENTICATION => "the server does not accept this user name and password",
+            Code::AUTHENTICATION => "the server does not accept this user name and password, or token",
             Code::NO_DATA => "the server received no data for too long",
             Code::EXPIRED => "the test lasted longer than the server allows",
             _ => "an error that has no name here",

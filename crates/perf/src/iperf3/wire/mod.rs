@@ -5,6 +5,7 @@
 
 mod code;
 mod cookie;
+mod echo;
 mod frame;
 mod fuzzing;
 mod number;
@@ -15,6 +16,7 @@ mod state;
 
 pub use code::Code;
 pub use cookie::{COOKIE_BYTES, Cookie};
+pub use echo::{ECHO_BYTES, Echo};
 pub use frame::{PARAMS_LIMIT, decode, encode, payload_len};
 #[doc(hidden)]
 pub use fuzzing::fuzz;

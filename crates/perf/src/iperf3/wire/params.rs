@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Bytes};
 
-use super::number::{count, flag, real};
+use super::number::{count, flag, maybe_whole, real};
 use crate::report::{Amount, Direction, Protocol, TestSpec};
 
 /// Streams each way (MAX_STREAMS).
@@ -26,6 +26,8 @@ const UDP_BLOCK: std::ops::RangeInclusive<u64> = 16..=65_507;
 const BURST_MAX: u64 = 1000;
 /// Bytes (MAX_MSS).
 const MSS_MAX: u64 = 32_767;
+/// The largest number of a processor (iperf3's range of -A).
+const CPU_MAX: u64 = 1024;
 /// Characters of a text.
 const TEXT_MAX: usize = 1024;
 /// Bytes of one write where nobody says (DEFAULT_TCP_BLKSIZE).
@@ -84,6 +86,9 @@ pub struct Params {
     pub(crate) TOS: u64,
     #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
     pub(crate) flowlabel: u64,
+    /// 0 is a processor, and absence is none.
+    #[serde(deserialize_with = "maybe_whole", skip_serializing_if = "Option::is_none")]
+    pub(crate) server_affinity: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,6 +104,8 @@ pub struct Params {
     #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
     pub(crate) dont_fragment: u64,
     #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
+    pub(crate) repeating_payload: u64,
+    #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
     pub(crate) skip_rx_copy: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) authtoken: Option<String>,
@@ -107,6 +114,12 @@ pub struct Params {
     /// Ours alone: the client wants the samples of the server's sockets with its results, this far apart, microseconds.
     #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
     pub(crate) longfat_sample_us: u64,
+    /// Ours alone, under seal: the client's time, seconds since 1970.
+    #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
+    pub(crate) longfat_time_s: u64,
+    /// Set where a client seals what it asks for and the server does not look for that.
+    #[serde(skip_serializing)]
+    pub(crate) longfat_sealed: Option<String>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -161,6 +174,8 @@ impl Params {
             burst: u64::from(spec.burst),
             TOS: u64::from(spec.tos),
             flowlabel: spec.flow_label.map_or(0, u64::from),
+            server_affinity: spec.server_affinity.map(i64::from),
+            repeating_payload: some(spec.repeating_payload),
             title: spec.title.clone(),
             extra_data: spec.extra_data.clone(),
             congestion: spec.congestion.clone(),
@@ -225,6 +240,14 @@ impl Params {
             congestion: text("congestion", self.congestion.as_ref())?,
             tos: number(self.TOS, "TOS", 255)? as u8,
             flow_label: some(number(self.flowlabel, "flowlabel", 0xf_ffff)?),
+            server_affinity: match self.server_affinity {
+                // Some clients say so when there is none.
+                None | Some(-1) => None,
+                Some(cpu) => {
+                    Some(number(u64::try_from(cpu).unwrap_or(u64::MAX), "server_affinity", CPU_MAX)?)
+                }
+            },
+            repeating_payload: self.repeating_payload > 0,
             zerocopy: self.zerocopy > 0,
             skip_rx_copy: self.skip_rx_copy > 0,
             dont_fragment: self.dont_fragment > 0,

@@ -112,29 +112,55 @@ pub fn iperf3_paced(pair: &VethPair, rate_mbps: u32) -> f64 {
     iperf3(pair, &format!("{rate_mbps}M")).0.cpu_s
 }
 
-/// Client and server of one test.
+/// Client and server of one UDP test.
 fn iperf3(pair: &VethPair, rate: &str) -> (process::Ended, process::Ended) {
-    iperf3_tried(pair, rate, 3)
+    let block = BLOCK.to_string();
+    both(pair, Program::Iperf3, &["-u", "-b", rate, "-l", &block])
 }
 
-/// Where a datagram of their greeting is lost they wait for each other for ever, and begin again, up to so many times.
-fn iperf3_tried(pair: &VethPair, rate: &str, tries: u32) -> (process::Ended, process::Ended) {
-    let start = |words: &[&str]| {
-        Command::new("iperf3").args(words).stdout(Stdio::piped()).spawn().expect("it can be started")
-    };
-    let server = pair.right(|| start(&["-s", "-1"])).expect("the namespace is there");
+/// Whose client and server.
+#[derive(Debug, Clone, Copy)]
+pub enum Program {
+    Iperf3,
+    Longfat,
+}
+
+impl Program {
+    fn start(self, server: bool, words: &[&str]) -> Child {
+        let mut command = match self {
+            Program::Iperf3 => Command::new("iperf3"),
+            Program::Longfat => Command::new(env!("CARGO_BIN_EXE_longfat")),
+        };
+        match (self, server) {
+            (Program::Iperf3, true) => command.args(["-s", "-1"]),
+            (Program::Longfat, true) => command.args(["serve", "-1"]),
+            (Program::Iperf3, false) => command.arg("-c"),
+            (Program::Longfat, false) => command.args(["test", "--no-record"]),
+        };
+        command.args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it can be started")
+    }
+}
+
+/// Client and server of one test with these flags.
+pub fn both(pair: &VethPair, program: Program, flags: &[&str]) -> (process::Ended, process::Ended) {
+    tried(pair, program, flags, 3)
+}
+
+/// Where a datagram of iperf3's greeting is lost its ends wait for each other for ever, and begin again, up to so many times.
+fn tried(pair: &VethPair, program: Program, flags: &[&str], tries: u32) -> (process::Ended, process::Ended) {
+    let server = pair.right(|| program.start(true, &[])).expect("the namespace is there");
     wait_for_port(pair, "tcp6");
-    let (block, seconds) = (BLOCK.to_string(), SECONDS.to_string());
-    let address = RIGHT.to_string();
-    let client = pair.left(|| start(&["-c", &address, "-u", "-b", rate, "-l", &block, "-t", &seconds, "-J"]));
-    let client = process::end(client.expect("the namespace is there"));
+    let (seconds, address) = (SECONDS.to_string(), RIGHT.to_string());
+    let words = [&[&address, "-t", &seconds, "-J"], flags].concat();
+    let client = pair.left(|| program.start(false, &words)).expect("the namespace is there");
+    let client = process::end(client);
     match (client, process::end(server)) {
         (Some(client), Some(server)) => (client, server),
         _ if tries > 1 => {
-            println!("(iperf3 hung and begins again)");
-            iperf3_tried(pair, rate, tries - 1)
+            println!("({program:?} hung and begins again)");
+            tried(pair, program, flags, tries - 1)
         }
-        _ => panic!("iperf3 does not work here"),
+        _ => panic!("{program:?} does not work here"),
     }
 }
 

@@ -1,6 +1,7 @@
-//! `make bench`, the UDP engine's part: against iperf3, in one run, over a veth pair between two namespaces. Ratios count;
-//! single figures depend on the machine's mood.
+//! `make bench`, tests between hosts: against iperf3, in one run, over a veth pair between two namespaces. Ratios count; single
+//! figures depend on the machine's mood.
 //!
+//! - TCP goodput, and for each second of processor time that both ends take: one stream, one without copying, eight
 //! - packets received for each second of processor time that both ends take, unpaced, datagrams of 1448 bytes
 //! - how exactly datagrams are spaced when paced, by the kernel's time stamps at the receiving device
 //!
@@ -9,6 +10,7 @@
 mod ends;
 mod process;
 mod spacing;
+mod tcp;
 
 use lab::baseline::VethPair;
 
@@ -41,6 +43,9 @@ fn main() {
     }
     let pair = VethPair::new(1500).unwrap_or_else(|e| panic!("{e}"));
     let asked = |word: &str| words.is_empty() || words.iter().any(|w| w == word);
+    if asked("tcp") {
+        tcp::compare(&pair);
+    }
     if asked("flood") {
         floods(&pair);
     }
@@ -51,7 +56,7 @@ fn main() {
 
 /// Unpaced, both in turn.
 fn floods(pair: &VethPair) {
-    println!("Unpaced, {BLOCK} B over veth at MTU 1500, {SECONDS} s, median of {ROUNDS}:");
+    println!("\nUnpaced, {BLOCK} B over veth at MTU 1500, {SECONDS} s, median of {ROUNDS}:");
     println!(
         "{:>9}  {:>11}  {:>11}  {:>9}  {:>11}  {:>11}  {:>16}",
         "", "sent/s", "received/s", "lost", "sender CPU", "recv. CPU", "packets/CPU s"

@@ -12,11 +12,13 @@ use perf::{
     report::{Protocol, Report, Role, Start, StreamEnd},
 };
 use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary};
+use serde::Serialize;
 use serde_json::json;
 use verdict::{FlowContext, FlowTimes};
 
 use crate::{
     exit::Exit,
+    import_capture::{self, PcapArgs, SsArgs},
     measured_flows::{Stream, counted_from, rows, streams},
     measured_record::{self, complete, started},
     output,
@@ -32,6 +34,26 @@ const MAX_BYTES: u64 = 512 << 20;
 pub enum ImportCommand {
     /// Make a record of each test in iperf3's JSON (-J or --json-stream, iperf3 3.1 and newer)
     Iperf3(Iperf3Args),
+    /// Make a record of each capture (pcap or pcapng, of whichever machine): its TCP connections packet by packet
+    Pcap(PcapArgs),
+    /// Make a record of each log of `ss -tin` in a loop (with -m: the buffers too)
+    Ss(SsArgs),
+}
+
+/// A record that was made.
+#[derive(Debug, Serialize)]
+pub struct Imported {
+    file: PathBuf,
+    record: PathBuf,
+    partial: bool,
+    error: Option<String>,
+}
+
+impl Imported {
+    /// Of a file that had all.
+    pub fn whole(file: &Path, record: PathBuf) -> Imported {
+        Imported { file: file.into(), record, partial: false, error: None }
+    }
 }
 
 /// iperf3's files.
@@ -44,7 +66,19 @@ pub struct Iperf3Args {
 
 /// Imports.
 pub fn run(command: &ImportCommand, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    let ImportCommand::Iperf3(args) = command;
+    let imported = match command {
+        ImportCommand::Iperf3(args) => iperf3(args, runs_dir)?,
+        ImportCommand::Pcap(args) => import_capture::pcap(args, runs_dir)?,
+        ImportCommand::Ss(args) => import_capture::ss(args, runs_dir)?,
+    };
+    if json {
+        return output::json(&json!({ "schema": "longfat.imported/1", "records": imported }));
+    }
+    let lines = imported.iter().map(|one| format!("{}: {}", one.file.display(), one.record.display()));
+    output::text(&lines.collect::<Vec<_>>().join("\n"))
+}
+
+fn iperf3(args: &Iperf3Args, runs_dir: &Path) -> anyhow::Result<Vec<Imported>> {
     // All are read before anything is written.
     let mut read = Vec::new();
     for file in &args.files {
@@ -66,21 +100,17 @@ pub fn run(command: &ImportCommand, runs_dir: &Path, json: bool) -> anyhow::Resu
             ));
             continue;
         };
-        let path = keep(file, report, start, runs_dir)?;
-        if !json {
-            output::text(&format!("{}: {}", file.display(), path.display()))?;
-        }
-        imported.push(
-            json!({ "file": file, "record": path, "partial": is_partial(report), "error": report.error }),
-        );
+        imported.push(Imported {
+            file: file.to_path_buf(),
+            record: keep(file, report, start, runs_dir)?,
+            partial: is_partial(report),
+            error: report.error.clone(),
+        });
     }
     if imported.is_empty() {
         return Err(Exit::BadInput("no test of these files ever began".into()).into());
     }
-    if json {
-        return output::json(&json!({ "schema": "longfat.imported/1", "records": imported }));
-    }
-    Ok(())
+    Ok(imported)
 }
 
 fn read_text(file: &Path) -> anyhow::Result<String> {

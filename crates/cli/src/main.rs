@@ -16,6 +16,7 @@ mod exit;
 mod export_command;
 mod fit_command;
 mod flow_context;
+mod import_capture;
 mod import_command;
 mod interrupt;
 mod iperf_values;

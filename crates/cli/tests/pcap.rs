@@ -112,6 +112,41 @@ fn a_runs_captures_are_in_its_record_and_right() {
     }
 }
 
+/// What a capture tells of a connection is what the sender's kernel knew, wherever it was captured.
+#[test]
+fn an_imported_capture_agrees_with_the_kernel() {
+    let _turn = one_lab_at_a_time();
+    let scenario = SMALL
+        .replace("duration = \"1s\"", "duration = \"3s\"\ncapture = [\"h1\", \"h2\"]")
+        .replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"0.2%\"");
+    let place = Place::new(&scenario);
+    let kernel = &place.run(&["run", "s.toml", "--engine", "lab", "--json"]).json()["runs"][0]["flows"][0];
+    let number =
+        |of: &serde_json::Value, key: &str| of[key].as_f64().unwrap_or_else(|| panic!("no {key}: {of:#}"));
+    for name in ["h1.pcapng", "h2.pcapng"] {
+        let file = captured(&place, name);
+        let imported = place.run(&["import", "pcap", file.to_str().unwrap(), "--json"]).json();
+        let record = imported["records"][0]["record"].as_str().unwrap();
+        let seen = &place.run(&["show", record, "--json"]).json()["runs"][0]["flows"][0];
+        let (ours, theirs) = (number(seen, "retransmitted_segs"), number(kernel, "retransmitted_segs"));
+        // At the end some are on their way; a loss that is repaired within 3 ms cannot be told from reordering.
+        assert!(
+            theirs > 3.0 && (ours - theirs).abs() <= 2.0_f64.max(theirs * 0.1),
+            "{name}: {ours} of {theirs}"
+        );
+        for (key, share) in
+            [("bytes", 0.05), ("goodput_bps", 0.05), ("min_rtt_us", 0.05), ("mean_rtt_us", 0.1)]
+        {
+            let (ours, theirs) = (number(seen, key), number(kernel, key));
+            assert!((ours / theirs - 1.0).abs() < share, "{name}: {key} {ours}, the kernel's {theirs}");
+        }
+        assert_eq!(seen["mss_bytes"], kernel["mss_bytes"]);
+        assert_eq!(place.run(&["plot", record, "-o", "plot.svg"]).code, 0);
+    }
+    let ran = place.run(&["import", "pcap", "s.toml"]);
+    assert!(ran.code == 2 && ran.stderr.contains("neither a pcap nor a pcapng"), "{ran:?}");
+}
+
 #[test]
 fn a_reader_that_stops_shows_as_a_zero_window() {
     if !have(&["tshark"]) {

@@ -1,0 +1,346 @@
+//! One direction of a connection: what its sender sent, and what the ACKs say of it, as it passed where the packets were captured.
+//!
+//! - Segments that were seen before are retransmissions; so are those that fill a gap which is older than 3 ms, for the first try was
+//!   lost before it came here. A younger gap is reordering (Wireshark takes the same time).
+//! - Round-trip times are from a segment to the ACK that covers it, none where one of the segments covered was sent again (Karn);
+//!   smoothed as in RFC 6298. What lies between the sender and here is added: the time from an ACK to the first data with its time
+//!   stamp (RFC 7323), or else what the handshake took.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use schema::{Event, EventKind, FlowSample, TraceKind, TraceRow};
+
+/// A gap that is filled within this time was no loss, nanoseconds.
+const REORDERED_NS: u64 = 3_000_000;
+/// Segments that may wait for their ACKs: of a capture of one direction none ever comes.
+const PENDING_MOST: usize = 1 << 20;
+/// Of so many distances to the sender the least counts.
+const DISTANCES: usize = 4;
+/// Gaps that are remembered.
+const GAPS_MOST: usize = 1 << 16;
+
+/// Rows of what happened.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) flows: Vec<FlowSample>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) trace: Vec<TraceRow>,
+}
+
+/// What an ACK says beside its number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AckSays {
+    /// Scaled, where the scale is known.
+    pub(crate) window: Option<u32>,
+    pub(crate) sack_blocks: u8,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) name: String,
+    /// Between two rows, nanoseconds.
+    every_ns: u64,
+    /// The sequence number at place 0; places count bytes from there.
+    base: Option<u32>,
+    sent: i64,
+    acked: i64,
+    pending: VecDeque<Pending>,
+    /// By where they begin.
+    gaps: BTreeMap<i64, Gap>,
+    pub(crate) mss: u32,
+    window: Option<u32>,
+    rtt: Rtt,
+    /// How long it lately took from here to the sender and back, nanoseconds, the newest last.
+    before_here_ns: VecDeque<u64>,
+    bytes_sent: u64,
+    bytes_again: u64,
+    segments: u64,
+    segments_again: u64,
+    /// First and last time that data or an ACK of it passed.
+    pub(crate) span_ns: Option<(u64, u64)>,
+    next_row_ns: u64,
+    last_row: Option<(u64, i64)>,
+    is_dirty: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    end: i64,
+    at_ns: u64,
+    again: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    end: i64,
+    since_ns: u64,
+}
+
+/// RFC 6298 section 2, in nanoseconds.
+#[derive(Debug, Default, Clone, Copy)]
+struct Rtt {
+    smoothed: Option<u64>,
+    variation: u64,
+    least: Option<u64>,
+}
+
+impl Rtt {
+    fn add(&mut self, sample: u64) {
+        self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
+        match self.smoothed {
+            None => (self.smoothed, self.variation) = (Some(sample), sample / 2),
+            Some(smoothed) => {
+                self.variation = (3 * self.variation + smoothed.abs_diff(sample)) / 4;
+                self.smoothed = Some((7 * smoothed + sample) / 8);
+            }
+        }
+    }
+}
+
+impl Sender {
+    pub(crate) fn new(name: String, every: Duration) -> Self {
+        Sender {
+            name,
+            every_ns: u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1),
+            base: None,
+            sent: 0,
+            acked: 0,
+            pending: VecDeque::new(),
+            gaps: BTreeMap::new(),
+            mss: 0,
+            window: None,
+            rtt: Rtt::default(),
+            before_here_ns: VecDeque::new(),
+            bytes_sent: 0,
+            bytes_again: 0,
+            segments: 0,
+            segments_again: 0,
+            span_ns: None,
+            next_row_ns: 0,
+            last_row: None,
+            is_dirty: false,
+        }
+    }
+
+    /// It sent data.
+    pub(crate) fn has_data(&self) -> bool {
+        self.segments > 0
+    }
+
+    /// Payload that was acknowledged in order; where no ACKs were captured, what was sent once.
+    pub(crate) fn delivered(&self) -> u64 {
+        u64::try_from(if self.acked > 0 { self.acked } else { self.sent }).unwrap_or(0)
+    }
+
+    /// From here to the sender and back it took so long: from an ACK to the data that it set free.
+    pub(crate) fn is_so_far_away(&mut self, ns: u64) {
+        if self.before_here_ns.len() == DISTANCES {
+            self.before_here_ns.pop_front();
+        }
+        self.before_here_ns.push_back(ns);
+    }
+
+    pub(crate) fn is_distance_known(&self) -> bool {
+        !self.before_here_ns.is_empty()
+    }
+
+    /// The least of late: a sender may have had nothing to send, or waited for its pacing.
+    fn before_here_ns(&self) -> u64 {
+        self.before_here_ns.iter().copied().min().unwrap_or(0)
+    }
+
+    /// The first data byte's number.
+    pub(crate) fn begin_at(&mut self, seq: u32) {
+        self.base.get_or_insert(seq);
+    }
+
+    /// A number as a place, near what was sent last.
+    fn place(&mut self, seq: u32) -> i64 {
+        let base = *self.base.get_or_insert(seq);
+        let sent = base.wrapping_add(self.sent as u32);
+        self.sent + i64::from(seq.wrapping_sub(sent) as i32)
+    }
+
+    /// A segment with payload passes.
+    pub(crate) fn sends(&mut self, now_ns: u64, seq: u32, payload: u32, rows: &mut Rows) {
+        let begin = self.place(seq);
+        let end = begin + i64::from(payload);
+        if payload <= 1 && begin < self.acked {
+            // Keep-alives repeat the byte before.
+            return;
+        }
+        self.passes(now_ns, rows);
+        let again = self.is_again(now_ns, begin, end);
+        self.segments += 1;
+        self.bytes_sent += u64::from(payload);
+        if again {
+            self.segments_again += 1;
+            self.bytes_again += u64::from(payload);
+            let first = self.pending.partition_point(|p| p.end <= begin);
+            self.pending.iter_mut().skip(first).take_while(|p| p.end <= end).for_each(|p| p.again = true);
+            self.event(now_ns, EventKind::Retransmit, 1, rows);
+        }
+        if begin > self.sent && self.gaps.len() < GAPS_MOST {
+            self.gaps.insert(self.sent, Gap { end: begin, since_ns: now_ns });
+        }
+        if end > self.sent {
+            self.sent = end;
+            if self.pending.len() == PENDING_MOST {
+                self.pending.pop_front();
+            }
+            self.pending.push_back(Pending { end, at_ns: now_ns, again });
+        }
+        let kind = if again { TraceKind::Retransmit } else { TraceKind::Sent };
+        let trace =
+            TraceRow { seq_bytes: Some(begin), len_bytes: Some(payload.into()), ..self.trace(now_ns, kind) };
+        rows.trace.push(trace);
+    }
+
+    /// Whether bytes were sent before; closes the gaps that they fill.
+    fn is_again(&mut self, now_ns: u64, begin: i64, end: i64) -> bool {
+        if begin >= self.sent {
+            return false;
+        }
+        let filled: Vec<(i64, Gap)> = self
+            .gaps
+            .range(..end)
+            .rev()
+            .take_while(|(_, gap)| gap.end > begin)
+            .map(|(at, gap)| (*at, *gap))
+            .collect();
+        let young = |gap: &Gap| now_ns.saturating_sub(gap.since_ns) < REORDERED_NS;
+        let fits = filled.len() == 1 && filled[0].0 <= begin && filled[0].1.end >= end;
+        for (at, gap) in &filled {
+            self.gaps.remove(at);
+            if *at < begin {
+                self.gaps.insert(*at, Gap { end: begin, ..*gap });
+            }
+            if gap.end > end {
+                self.gaps.insert(end, *gap);
+            }
+        }
+        !(fits && young(&filled[0].1))
+    }
+
+    /// An ACK of what it sent passes.
+    pub(crate) fn hears(&mut self, now_ns: u64, ack: u32, says: AckSays, rows: &mut Rows) {
+        // An ACK of the end of a connection is one above its last byte.
+        let acked = self.place(ack).min(self.sent);
+        self.passes(now_ns, rows);
+        let mut newest: Option<Pending> = None;
+        let mut again = false;
+        while let Some(first) = self.pending.front().copied().filter(|p| p.end <= acked) {
+            self.pending.pop_front();
+            again |= first.again;
+            newest = Some(first);
+        }
+        if let Some(covered) = newest.filter(|_| !again) {
+            self.rtt.add(now_ns.saturating_sub(covered.at_ns) + self.before_here_ns());
+        }
+        self.acked = self.acked.max(acked);
+        if let Some(window) = says.window {
+            match (self.window, window) {
+                (None | Some(1..), 0) => self.event(now_ns, EventKind::ZeroWindow, 0, rows),
+                (Some(0), 1..) => self.event(now_ns, EventKind::WindowOpen, window.into(), rows),
+                _ => {}
+            }
+            self.window = Some(window);
+        }
+        let kind = if says.sack_blocks > 0 { TraceKind::Sack } else { TraceKind::Ack };
+        let trace = TraceRow {
+            ack_bytes: Some(acked),
+            sack_blocks: Some(says.sack_blocks.into()),
+            ..self.trace(now_ns, kind)
+        };
+        rows.trace.push(trace);
+    }
+
+    /// Something happens now: the rows that were due before are written, and this will be in the next.
+    fn passes(&mut self, now_ns: u64, rows: &mut Rows) {
+        self.row_until(now_ns, rows);
+        self.is_dirty = true;
+        self.span_ns = Some((self.span_ns.map_or(now_ns, |(first, _)| first), now_ns));
+    }
+
+    /// Writes the rows that are due at multiples of the interval: one after what happened, and one where a silence ends.
+    fn row_until(&mut self, now_ns: u64, rows: &mut Rows) {
+        if self.last_row.is_none() {
+            self.last_row = Some((now_ns, self.acked));
+            self.next_row_ns = (now_ns / self.every_ns + 1) * self.every_ns;
+            return;
+        }
+        if now_ns < self.next_row_ns {
+            return;
+        }
+        if self.is_dirty {
+            self.row(self.next_row_ns, rows);
+        }
+        let passed = (now_ns - self.next_row_ns) / self.every_ns;
+        if passed > 0 {
+            self.row(self.next_row_ns + passed * self.every_ns, rows);
+        }
+        self.next_row_ns += (passed + 1) * self.every_ns;
+    }
+
+    /// The last row.
+    pub(crate) fn end(&mut self, rows: &mut Rows) {
+        if let Some((_, last)) = self.span_ns.filter(|_| self.is_dirty) {
+            self.row(last.max(self.last_row.map_or(0, |(at, _)| at + 1000)), rows);
+        }
+    }
+
+    fn row(&mut self, at_ns: u64, rows: &mut Rows) {
+        let count = |n: u64| i64::try_from(n).ok();
+        let us = |ns: u64| i64::try_from(ns / 1000).ok();
+        let (last_ns, last_acked) = self.last_row.unwrap_or((at_ns, self.acked));
+        let seconds = at_ns.saturating_sub(last_ns) as f64 * 1e-9;
+        let goodput =
+            (seconds > 0.0).then(|| ((self.acked - last_acked) as f64 * 8.0 / seconds).round() as i64);
+        rows.flows.push(FlowSample {
+            time_us: us(at_ns).unwrap_or(i64::MAX),
+            flow: self.name.clone(),
+            goodput_bps: goodput,
+            snd_mss_bytes: Some(i64::from(self.mss)).filter(|mss| *mss > 0),
+            snd_wnd_bytes: self.window.map(i64::from),
+            unacked_segs: self.inflight(),
+            total_retrans_segs: count(self.segments_again),
+            bytes_acked: Some(self.acked),
+            bytes_sent: count(self.bytes_sent),
+            bytes_retrans: count(self.bytes_again),
+            data_segs_out_segs: count(self.segments),
+            srtt_us: self.rtt.smoothed.and_then(us),
+            rttvar_us: self.rtt.smoothed.and_then(|_| us(self.rtt.variation)),
+            min_rtt_us: self.rtt.least.and_then(us),
+            ..FlowSample::default()
+        });
+        self.last_row = Some((at_ns, self.acked));
+        self.is_dirty = false;
+    }
+
+    fn inflight(&self) -> Option<i64> {
+        let mss = i64::from(self.mss);
+        (mss > 0).then(|| (self.sent - self.acked).max(0).saturating_add(mss - 1) / mss)
+    }
+
+    fn trace(&self, now_ns: u64, kind: TraceKind) -> TraceRow {
+        let us = |ns: u64| i64::try_from(ns / 1000).ok();
+        TraceRow {
+            time_us: us(now_ns).unwrap_or(i64::MAX),
+            flow: self.name.clone(),
+            kind,
+            inflight_segs: self.inflight(),
+            srtt_us: self.rtt.smoothed.and_then(us),
+            snd_wnd_bytes: self.window.map(i64::from),
+            ..TraceRow::default()
+        }
+    }
+
+    fn event(&self, now_ns: u64, kind: EventKind, value: i64, rows: &mut Rows) {
+        let time_us = i64::try_from(now_ns / 1000).unwrap_or(i64::MAX);
+        rows.events.push(Event { time_us, subject: self.name.clone(), kind, value });
+    }
+}

@@ -1,0 +1,213 @@
+//! `longfat import pcap` and `import ss`: what other programs saw of TCP connections, as records.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use capture::{Dissector, Packets, ss};
+use clap::Args;
+use record::Writer;
+use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use units::Time;
+use verdict::{FlowContext, FlowTimes};
+
+use crate::{exit::Exit, import_command::Imported, job::compact, measured_record};
+
+/// Files above this do not fit beside everything else in memory.
+const MAX_BYTES: u64 = 8 << 30;
+/// Rows of the trace that wait to be written.
+const TRACE_ROWS: usize = 1 << 16;
+
+/// Captures.
+#[derive(Debug, Args)]
+pub struct PcapArgs {
+    /// The files, pcap or pcapng; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Between two rows of a flow
+    #[arg(long, value_name = "TIME", default_value = "10ms")]
+    sample: Time,
+}
+
+/// Logs of ss.
+#[derive(Debug, Args)]
+pub struct SsArgs {
+    /// The files; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Between two looks, where no line of the log tells the time
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    every: Time,
+}
+
+/// Makes a record of each capture.
+pub fn pcap(args: &PcapArgs, runs_dir: &Path) -> anyhow::Result<Vec<Imported>> {
+    args.files.iter().map(|file| one_pcap(file, args.sample, runs_dir)).collect()
+}
+
+fn one_pcap(file: &Path, sample: Time, runs_dir: &Path) -> anyhow::Result<Imported> {
+    let bytes = read(file)?;
+    let bad = |why: String| Exit::BadInput(format!("{}: {why}", file.display()));
+    let mut packets = Packets::new(&bytes).map_err(|e| bad(e.to_string()))?;
+    let mut dissector = Dissector::new(sample.0 / 1000);
+    let Some(first) = packets.next() else { return Err(bad("there is no packet in it".into()).into()) };
+    dissector.add(&first);
+    let run = measured_record::begun("pcap", started(first.time_ns as f64 * 1e-9));
+    let mut writer = create(runs_dir, file, "the packets of", &run)?;
+    for packet in packets.by_ref() {
+        dissector.add(&packet);
+        if dissector.trace_len() >= TRACE_ROWS {
+            writer.append_trace(&dissector.take_trace())?;
+        }
+    }
+    writer.append_trace(&dissector.take_trace())?;
+    let seen = dissector.finish();
+    if seen.flows.is_empty() {
+        writer.abort();
+        return Err(
+            bad(format!("none of its {} packets is of a TCP connection with data", seen.packets)).into()
+        );
+    }
+    let flows: Vec<FlowSummary> = seen
+        .flows
+        .iter()
+        .map(|flow| {
+            let (from, to) = (flow.from.ip().to_string(), flow.to.ip().to_string());
+            let context = FlowContext { name: flow.name.clone(), from, to, ..FlowContext::default() };
+            let times = FlowTimes {
+                kind: "tcp".into(),
+                cc: None,
+                started_us: Some(flow.span_us.0),
+                ended_us: Some(flow.span_us.1),
+                bytes: flow.bytes,
+            };
+            verdict::summarize(&seen.rows, &seen.events, &times, &context)
+        })
+        .collect();
+    let mut notes = vec![
+        format!("imported from {}: {} packets, {} of them not TCP", file.display(), seen.packets, seen.others),
+        "what is in flight, lost and acknowledged is as it passed where the packets were captured; no window of the sender's is known"
+            .into(),
+    ];
+    notes.extend(packets.is_cut().then(|| "the file is cut: what came after is missing".into()));
+    let seconds = seen.duration_us as f64 * 1e-6;
+    let run = RunSummary {
+        id: writer.id().to_string(),
+        duration_s: seconds,
+        wall_s: seconds,
+        fairness_jain: measured_record::fairness(&flows),
+        flows,
+        quality: Quality { ok: true, notes, ..Quality::default() },
+        ..run
+    };
+    let summary = summary(file, "the packets of", run);
+    Ok(Imported::whole(file, writer.finish(&summary, &seen.rows, &[], &seen.events)?))
+}
+
+/// Makes a record of each log of `ss -tin`.
+pub fn ss(args: &SsArgs, runs_dir: &Path) -> anyhow::Result<Vec<Imported>> {
+    args.files.iter().map(|file| one_ss(file, args.every, runs_dir)).collect()
+}
+
+fn one_ss(file: &Path, every: Time, runs_dir: &Path) -> anyhow::Result<Imported> {
+    let bytes = read(file)?;
+    let every_us = i64::try_from(every.0 / 1000).unwrap_or(i64::MAX);
+    let log = ss::parse(&String::from_utf8_lossy(&bytes), every_us)
+        .map_err(|e| Exit::BadInput(format!("{}: {e}", file.display())))?;
+    let mut rows = log.rows;
+    let mut flows = Vec::new();
+    for socket in &log.sockets {
+        let context = FlowContext {
+            name: socket.name.clone(),
+            from: socket.local.clone(),
+            to: socket.peer.clone(),
+            unknown_path: true,
+            ..FlowContext::default()
+        };
+        verdict::decide(&mut rows, &[], &context);
+        let own: Vec<&FlowSample> = rows.iter().filter(|row| row.flow == socket.name).collect();
+        let acked = |row: &&FlowSample| row.bytes_acked;
+        let (before, after) = (own.first().and_then(acked), own.last().and_then(acked));
+        let times = FlowTimes {
+            kind: "tcp".into(),
+            cc: socket.cc.clone(),
+            started_us: own.first().map(|row| row.time_us),
+            ended_us: own.last().map(|row| row.time_us),
+            bytes: after.zip(before).map_or(0, |(after, before)| (after - before).max(0) as u64),
+        };
+        flows.push(verdict::summarize(&rows, &[], &times, &context));
+    }
+    let seconds = rows.last().map_or(0.0, |row| row.time_us as f64 * 1e-6);
+    let run = RunSummary {
+        duration_s: seconds,
+        wall_s: seconds,
+        fairness_jain: measured_record::fairness(&flows),
+        flows,
+        quality: Quality {
+            ok: true,
+            notes: vec![format!("imported from {}", file.display())],
+            ..Quality::default()
+        },
+        ..measured_record::begun("ss", started(log.began_s.unwrap_or(0.0)))
+    };
+    let writer = create(runs_dir, file, "ss's look at", &run)?;
+    let run = RunSummary { id: writer.id().to_string(), ..run };
+    Ok(Imported::whole(file, writer.finish(&summary(file, "ss's look at", run), &rows, &[], &[])?))
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    let bad = |why: String| Exit::BadInput(format!("cannot read {}: {why}", file.display()));
+    let source: Box<dyn Read> = match file.as_os_str() == "-" {
+        true => Box::new(std::io::stdin().lock()),
+        false => {
+            let opened = File::open(file).map_err(|e| bad(e.to_string()))?;
+            // A pipe or a device might never end.
+            if !opened.metadata().map_err(|e| bad(e.to_string()))?.is_file() {
+                return Err(bad("it is no file".into()).into());
+            }
+            Box::new(opened)
+        }
+    };
+    let mut bytes = Vec::new();
+    source.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| bad(e.to_string()))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(bad(format!("it is larger than {} GiB", MAX_BYTES >> 30)).into());
+    }
+    Ok(bytes)
+}
+
+/// RFC 3339 of seconds since 1970.
+fn started(seconds: f64) -> String {
+    let time = jiff::Timestamp::from_second(seconds as i64).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The file's name without its ending.
+fn stem(file: &Path) -> String {
+    match file.as_os_str() == "-" {
+        true => "imported".into(),
+        false => file.file_stem().map_or("imported".into(), |stem| stem.to_string_lossy().into_owned()),
+    }
+}
+
+fn summary(file: &Path, what: &str, run: RunSummary) -> Summary {
+    Summary {
+        schema: SUMMARY_SCHEMA.into(),
+        scenario: stem(file),
+        title: format!("{what} {}", file.display()),
+        host: HostInfo { kernel: "unknown".into(), cpus: 0 },
+        runs: vec![run],
+        published: Vec::new(),
+    }
+}
+
+fn create(runs_dir: &Path, file: &Path, what: &str, run: &RunSummary) -> anyhow::Result<Writer> {
+    let summary = summary(file, what, run.clone());
+    let title = serde_json::to_string(&summary.title)?;
+    let toml = format!("# Imported; there is no scenario.\ntitle = {title}\n");
+    let id = record::new_id(&compact(&run.started), &run.engine, None, 1);
+    Writer::create(runs_dir, &summary.scenario, &id, &toml, &summary).context("cannot begin the record")
+}

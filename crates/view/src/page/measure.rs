@@ -23,6 +23,8 @@ pub(crate) struct Measure {
 enum Take {
     /// One column, times a factor.
     Times(f64),
+    /// One column of microseconds, in seconds.
+    Micros,
     /// One column; what is negative or beyond all rates is the kernel's "unlimited".
     Limited,
     /// Both columns multiplied: segments of a size.
@@ -94,6 +96,7 @@ impl Measure {
         let or_none = |value: f64| if value.is_nan() { 0.0 } else { value };
         match (self.take, cells.as_slice()) {
             (Take::Times(factor), [a, ..]) => a.iter().map(|a| a * factor).collect(),
+            (Take::Micros, [a, ..]) => a.iter().map(|a| a / 1e6).collect(),
             (Take::Limited, [a, ..]) => {
                 a.iter().map(|a| if (0.0..UNLIMITED_BPS).contains(a) { *a } else { f64::NAN }).collect()
             }
@@ -142,7 +145,7 @@ fn made_of(name: &str, value: Value) -> (Take, Vec<&'static str>) {
     match name {
         "goodput" => column("goodput_bps"),
         "cwnd" => (Take::Product, vec!["snd_cwnd_segs", "snd_mss_bytes"]),
-        "rtt" => column("srtt_us"),
+        "rtt" => (Take::Micros, vec!["srtt_us"]),
         "rwnd" => (Take::Either, vec!["snd_wnd_bytes", "rcv_wnd_bytes"]),
         "inflight" => {
             let columns = ["unacked_segs", "sacked_segs", "lost_segs", "retrans_segs", "snd_mss_bytes"];

@@ -250,6 +250,9 @@ impl Sender {
             }
             self.window = Some(window);
         }
+        if !self.has_data() {
+            return;
+        }
         let kind = if says.sack_blocks > 0 { TraceKind::Sack } else { TraceKind::Ack };
         let trace = TraceRow {
             ack_bytes: Some(acked),

@@ -5,8 +5,9 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    bdp, cc_command, exit, export_command, import_command, lab_command, manual, records, reproduce, run,
-    scenario_command, serve_command, sweep_command, test_args, test_command, view_command,
+    bdp, cc_command, diagnose_command, exit, export_command, import_command, lab_command, manual, records,
+    reproduce, run, scenario_command, serve_command, sweep_command, test_args, test_command, tune_command,
+    view_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
@@ -49,6 +50,10 @@ enum Command {
     Test(Box<test_args::TestArgs>),
     /// Serve tests, of `longfat test` and of any iperf3 client
     Serve(Box<serve_command::ServeArgs>),
+    /// What limits TCP to a host, how that is known, and what to change
+    Diagnose(Box<diagnose_command::DiagnoseArgs>),
+    /// A host's settings for a path: shown, planned, applied, reverted, checked, exported
+    Tune(Box<tune_command::TuneArgs>),
     /// List the runs on record
     Ls(records::LsArgs),
     /// Show one run
@@ -93,6 +98,8 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Cc(command) => cc_command::run(command, cli.json),
         Command::Test(args) => test_command::run(args, &cli.runs, cli.json),
         Command::Serve(args) => serve_command::run(args, cli.json),
+        Command::Diagnose(args) => diagnose_command::run(args, &cli.runs, cli.json),
+        Command::Tune(args) => tune_command::run(args, cli.json),
         Command::Ls(args) => records::ls(args, &cli.runs, cli.json),
         Command::Show(args) => records::show(args, &cli.runs, cli.json),
         Command::Compare(args) => records::compare(args, &cli.runs, cli.json),

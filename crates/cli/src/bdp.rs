@@ -122,7 +122,8 @@ fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
 }
 
-fn wrap(text: &str, width: usize) -> Vec<String> {
+/// A text in lines of at most `width` characters.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.last_mut().filter(|line| line.is_empty() || line.len() + 1 + word.len() <= width);

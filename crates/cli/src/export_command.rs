@@ -11,17 +11,71 @@ use perf::{
     iperf3_json::{self, FILE_NAME, TextFormat},
     report::Report,
 };
-use record::Run;
+use record::{Run, TableName};
 use serde_json::json;
 use units::Time;
 
-use crate::{exit::Exit, output, recorded_report};
+use crate::{exit::Exit, output, recorded_report, records};
 
 /// The form.
 #[derive(Debug, Subcommand)]
 pub enum ExportCommand {
     /// A run as iperf3 would tell it: a flow is a stream
     Iperf3(Iperf3Args),
+    /// A table of a run as comma-separated values
+    Csv(CsvArgs),
+    /// A script for gnuplot and its data
+    Gnuplot(GnuplotArgs),
+    /// The time-sequence graph of a traced flow, as tcptrace draws it, for xplot
+    Xplot(XplotArgs),
+}
+
+/// Which table.
+#[derive(Debug, Args)]
+pub struct CsvArgs {
+    /// An id or its beginning, scenario/id, a record's directory, `last`, `last~1`
+    run: String,
+    /// The table
+    #[arg(long, value_enum, default_value_t = Table::Flows)]
+    table: Table,
+    /// Only these flows or links (may be given several times, or separated by commas)
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// The file to write; standard output without it
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// A record's tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Table {
+    Flows,
+    Links,
+    Events,
+    Trace,
+}
+
+/// Which run.
+#[derive(Debug, Args)]
+pub struct GnuplotArgs {
+    /// An id or its beginning, scenario/id, a record's directory, `last`, `last~1`
+    run: String,
+    /// The directory that plot.gp and flows.csv are written in
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+}
+
+/// Which flow.
+#[derive(Debug, Args)]
+pub struct XplotArgs {
+    /// An id or its beginning, scenario/id, a record's directory, `last`, `last~1`
+    run: String,
+    /// The flow; the first that was traced without it
+    #[arg(long, value_name = "NAME")]
+    flow: Option<String>,
+    /// The file to write; standard output without it
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 /// Which run, and how.
@@ -53,9 +107,46 @@ enum Form {
 
 /// Exports.
 pub fn run(command: &ExportCommand, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    let ExportCommand::Iperf3(args) = command;
-    let run = record::find(runs_dir, &args.run).map_err(|e| Exit::BadInput(e.to_string()))?;
-    let report = report(&run, args)?;
+    let find = |key: &str| record::find(runs_dir, key).map_err(|e| Exit::BadInput(e.to_string()));
+    match command {
+        ExportCommand::Iperf3(args) => iperf3(args, &find(&args.run)?, json),
+        ExportCommand::Csv(args) => {
+            let table = match args.table {
+                Table::Flows => TableName::Flows,
+                Table::Links => TableName::Links,
+                Table::Events => TableName::Events,
+                Table::Trace => TableName::Trace,
+            };
+            records::write(args.output.as_deref(), &find(&args.run)?.csv(table, &args.only)?, json)
+        }
+        ExportCommand::Gnuplot(args) => gnuplot(args, &find(&args.run)?, json),
+        ExportCommand::Xplot(args) => xplot(args, &find(&args.run)?, json),
+    }
+}
+
+fn gnuplot(args: &GnuplotArgs, run: &Run, json: bool) -> anyhow::Result<()> {
+    fs::create_dir_all(&args.output).with_context(|| format!("cannot make {}", args.output.display()))?;
+    let data = args.output.join("flows.csv");
+    fs::write(&data, run.csv(TableName::Flows, &[])?)
+        .with_context(|| format!("cannot write {}", data.display()))?;
+    let script = view::gnuplot(&run.summary.title, run.run(), &run.flows()?);
+    records::write(Some(&args.output.join("plot.gp")), &script, json)
+}
+
+fn xplot(args: &XplotArgs, run: &Run, json: bool) -> anyhow::Result<()> {
+    let trace = run.trace()?;
+    let flow = args.flow.as_deref().or(trace.first().map(|row| row.flow.as_str()));
+    let untraced = || {
+        Exit::BadInput(
+            "nothing of it was traced: longfat run --engine sim --trace FLOW, or longfat import pcap".into(),
+        )
+    };
+    let text = view::xplot(&trace, flow.ok_or_else(untraced)?).ok_or_else(untraced)?;
+    records::write(args.output.as_deref(), &text, json)
+}
+
+fn iperf3(args: &Iperf3Args, run: &Run, json: bool) -> anyhow::Result<()> {
+    let report = report(run, args)?;
     let document = match args.format {
         Form::Json => serde_json::to_string_pretty(&iperf3_json::to_json(&report))? + "\n",
         Form::JsonStream => iperf3_json::events(&report)

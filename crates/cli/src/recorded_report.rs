@@ -136,6 +136,7 @@ fn start(run: &Run, streams: &[Stream<'_>], interval: Duration) -> Start {
             skip_rx_copy: false,
             dont_fragment: false,
             udp_counters_64bit: false,
+            most_late: None,
             get_server_output: false,
             title: Some(run.summary.title.clone()).filter(|title| !title.is_empty()),
             extra_data: None,

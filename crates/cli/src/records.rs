@@ -131,7 +131,7 @@ fn load(runs_dir: &Path, keys: &[String]) -> anyhow::Result<Vec<LoadedRun>> {
 }
 
 /// To a file, or to standard output; with `--json` the file is named there.
-fn write(path: Option<&Path>, text: &str, json: bool) -> anyhow::Result<()> {
+pub fn write(path: Option<&Path>, text: &str, json: bool) -> anyhow::Result<()> {
     let Some(path) = path else {
         return if json { output::json(&json!({ "document": text })) } else { output::text(text) };
     };

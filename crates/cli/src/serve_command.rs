@@ -226,6 +226,10 @@ impl ServerObserver for Console {
         }
     }
 
+    fn host(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(tune::inspect()).ok()
+    }
+
     fn output(&self, report: &Report) -> ServerOutput {
         match self.json {
             true => ServerOutput::Json(iperf3_json::to_json(report)),

@@ -285,6 +285,7 @@ impl TestArgs {
             skip_rx_copy: self.skip_rx_copy,
             dont_fragment: self.dont_fragment,
             udp_counters_64bit: self.udp_counters_64bit,
+            most_late: None,
             get_server_output: self.get_server_output,
             title: self.title.clone(),
             extra_data: self.extra_data.clone(),

@@ -31,11 +31,11 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let _registration = congestion_control(args, &mut options)?;
     let stop = interrupt::flag()?;
     let recording = (!args.no_record).then(|| Recording::new(runs_dir, &options));
-    let mut teller = Teller::new(form, args, recording);
+    let mut teller = Teller::new(form, args.sample, args.is_auto(), recording);
     let tested = iperf3::test(&options, &stop, &mut teller);
-    let Tested { report, error, peer_samples } = tested;
+    let Tested { report, error, peer_samples, .. } = tested;
     let seen = teller.finish();
-    let kept = test_record::keep(seen, peer_samples, &options, &report)?;
+    let kept = test_record::keep(seen, peer_samples, &options, &report, None)?;
     match form {
         Form::Text(format) => {
             if let (Some(start), Some(end)) = (&report.start, &report.end) {

@@ -42,6 +42,8 @@ pub struct Kept {
     pub path: Option<PathBuf>,
     /// With `-t auto`.
     pub steady: Option<Option<Estimate>>,
+    /// Both ends' samples.
+    pub rows: Vec<FlowSample>,
 }
 
 impl Recording {
@@ -66,12 +68,14 @@ impl Recording {
     }
 }
 
-/// Completes the record and explains the test; `None` where no data ever flowed.
+/// Completes the record and explains the test; `None` where no data ever flowed. `wire_limit_bps` is the goodput that the path
+/// is known to allow.
 pub fn keep(
     seen: Seen,
     peer: Vec<FlowSample>,
     options: &ClientOptions,
     report: &Report,
+    wire_limit_bps: Option<f64>,
 ) -> anyhow::Result<Option<Kept>> {
     let Some(start) = &report.start else { return Ok(None) };
     let mut rows = join(seen.rows, &peer);
@@ -84,8 +88,12 @@ pub fn keep(
     run.quality.notes.extend(report.error.clone());
     for connection in &start.connections {
         let name = flow_name(connection.id);
-        let context =
-            context(start, &options.spec, &name, connection.sender, connection.local.ip().to_string());
+        let here = connection.local.ip().to_string();
+        let context = FlowContext {
+            wire_limit_bps,
+            unknown_path: wire_limit_bps.is_none(),
+            ..context(start, &options.spec, &name, connection.sender, here)
+        };
         verdict::decide(&mut rows, &[], &context);
         let end = report.end.as_ref();
         let stream = end.and_then(|end| end.streams.iter().find(|stream| stream.id == connection.id));
@@ -113,7 +121,7 @@ pub fn keep(
         }
         _ => None,
     };
-    Ok(Some(Kept { run, path, steady: seen.steady }))
+    Ok(Some(Kept { run, path, steady: seen.steady, rows }))
 }
 
 fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {

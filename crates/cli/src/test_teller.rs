@@ -74,16 +74,16 @@ pub struct Seen {
 }
 
 impl Teller {
-    /// Nothing has happened yet.
-    pub fn new(form: Form, args: &TestArgs, recording: Option<Recording>) -> Self {
+    /// Nothing has happened yet. Sockets are looked at each `sample`; `is_auto`: until the goodput is known.
+    pub fn new(form: Form, sample: Duration, is_auto: bool, recording: Option<Recording>) -> Self {
         Teller {
             form,
-            sample: args.sample,
+            sample,
             start: None,
             looks: Looks::default(),
             notes: Vec::new(),
             recording,
-            auto: args.is_auto().then(Steadiness::default),
+            auto: is_auto.then(Steadiness::default),
             closed: false,
         }
     }

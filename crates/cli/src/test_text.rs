@@ -110,7 +110,7 @@ mod tests {
             fairness_jain: None,
             quality: Quality::default(),
         };
-        Kept { run, path: None, steady: None }
+        Kept { run, path: None, steady: None, rows: Vec::new() }
     }
 
     #[test]

@@ -142,6 +142,16 @@ fn an_imported_capture_agrees_with_the_kernel() {
         }
         assert_eq!(seen["mss_bytes"], kernel["mss_bytes"]);
         assert_eq!(place.run(&["plot", record, "-o", "plot.svg"]).code, 0);
+        let graph = place.run(&["export", "xplot", record]).stdout;
+        let sent_again = graph.lines().filter(|line| *line == "R").count() as f64;
+        assert!(
+            graph.starts_with("timeval unsigned\n") && sent_again == ours,
+            "{name}: {sent_again} of {ours}"
+        );
+        let csv = place.run(&["export", "csv", record, "--table", "events"]).stdout;
+        assert_eq!(csv.lines().filter(|line| line.contains(",retransmit,")).count() as f64, ours, "{name}");
+        assert_eq!(place.run(&["export", "gnuplot", record, "-o", "gp"]).code, 0);
+        assert!(place.path("gp/plot.gp").is_file() && place.path("gp/flows.csv").is_file());
     }
     let ran = place.run(&["import", "pcap", "s.toml"]);
     assert!(ran.code == 2 && ran.stderr.contains("neither a pcap nor a pcapng"), "{ran:?}");

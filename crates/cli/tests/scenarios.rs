@@ -11,7 +11,8 @@ fn every_scenario() -> Vec<std::path::PathBuf> {
         let found: Vec<_> = std::fs::read_dir(dir).unwrap().flatten().map(|e| e.path()).collect();
         found.into_iter().filter(|p| p.extension().is_some_and(|e| e == "toml"))
     };
-    files(&root).chain(files(&root.join("gallery"))).chain(files(&root.join("sweeps"))).collect()
+    let folders = ["gallery", "sweeps", "faults"].map(|name| root.join(name));
+    files(&root).chain(folders.iter().flat_map(|folder| files(folder))).collect()
 }
 
 #[test]

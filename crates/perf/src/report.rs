@@ -95,6 +95,9 @@ pub struct TestSpec {
     pub server_affinity: Option<u32>,
     /// Datagram numbers of 64 bits.
     pub udp_counters_64bit: bool,
+    /// This end's datagrams that are later than this are left out; `None`: up to 100 ms are made up for, by a burst. Not told to
+    /// the other end.
+    pub most_late: Option<Duration>,
     /// The client wants the server's report.
     pub get_server_output: bool,
     /// Before each line of text, and in JSON.

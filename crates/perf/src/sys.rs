@@ -103,6 +103,13 @@ pub(crate) fn thread_time() -> (Duration, Duration) {
     (time(usage.ru_utime), time(usage.ru_stime))
 }
 
+/// How long this thread has waited for a processor (Documentation/scheduler/sched-stats.rst); `None` where the kernel does not
+/// count it.
+pub(crate) fn thread_wait() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
 /// Restricts this thread to one processor.
 pub(crate) fn pin_thread(cpu: usize) -> io::Result<()> {
     // SAFETY: an all-zero set is an empty one; `CPU_SET` ignores numbers beyond its size.

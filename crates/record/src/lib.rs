@@ -28,6 +28,7 @@
 //! Not here: what the columns mean (`schema`), and how they are drawn (`view`).
 
 mod columns;
+mod csv;
 mod error;
 mod find;
 mod id;

@@ -35,6 +35,8 @@ pub(crate) struct Local {
     pub(crate) accounts: Vec<(Account, Option<TcpSummary>)>,
     pub(crate) tally: Tally,
     pub(crate) cpu: Cpu,
+    /// See [`Running::busy`].
+    pub(crate) busy: Option<f64>,
 }
 
 impl Local {
@@ -61,6 +63,7 @@ impl Local {
             congestion: running.streams().first().and_then(|stream| socket::congestion(&stream.socket)),
             accounts: tally.end(end.as_secs_f64(), &looks),
             cpu: running.cpu((used.0 - before.0, used.1 - before.1), end),
+            busy: running.busy(end),
             tally,
         }
     }

@@ -69,6 +69,8 @@ pub struct ClientOptions {
     pub send_timeout: Option<Duration>,
     /// Processors that stream threads are pinned to, in turn; none: wherever the kernel likes.
     pub pin: Vec<usize>,
+    /// The other end is asked about its host, see [`Tested::peer_host`].
+    pub ask_host: bool,
     /// The test.
     pub spec: TestSpec,
 }
@@ -91,6 +93,12 @@ pub struct Tested {
     pub error: Option<Error>,
     /// Samples of the other end's sockets, where it is longfat too: times since the data began there.
     pub peer_samples: Vec<FlowSample>,
+    /// The other end's host, where it was asked for and that end is longfat too: what its [`super::ServerObserver::host`] told.
+    pub peer_host: Option<serde_json::Value>,
+    /// How much of the time this end's busiest stream ran or waited for a processor, 0 to 1.
+    pub busy: Option<f64>,
+    /// The same of the other end.
+    pub peer_busy: Option<f64>,
 }
 
 /// Tests with a server, on this thread and one more for each stream.
@@ -172,6 +180,8 @@ fn conduct(
     // The server answers until it is told that all is done.
     tested.report.latency = probing.map(|probing| probing.end(begin));
     control.send_state(State::IperfDone, phase)?;
+    (tested.busy, tested.peer_busy) = (local.busy, remote.longfat_busy);
+    tested.peer_host = remote.longfat_host.take();
     tested.peer_samples = remote.longfat_samples.take().map(Samples::rows).unwrap_or_default();
     tested.report.end = Some(account::end(Role::Client, &spec, &local, running.streams(), remote)?);
     Ok(())
@@ -223,6 +233,7 @@ fn params(options: &ClientOptions, spec: &TestSpec, observer: &dyn Observer) -> 
         authtoken: token,
         longfat_time_s: if options.token.is_some() { now.as_secs() } else { 0 },
         client_version: Some(account::version()),
+        longfat_host: u64::from(options.ask_host),
         longfat_sample_us: observer.sample_interval().map_or(0, |every| every.as_micros() as u64),
         ..Params::of(spec)
     })
@@ -306,6 +317,7 @@ impl ClientOptions {
             fit_block: false,
             send_timeout: None,
             pin: Vec::new(),
+            ask_host: false,
             spec,
         }
     }

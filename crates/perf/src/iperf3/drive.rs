@@ -20,6 +20,8 @@ use crate::{
 
 /// A request to stop is seen within this time.
 const NAP: Duration = Duration::from_millis(100);
+/// How long the other end may take to say why it closed a stream.
+const REASON: Duration = Duration::from_secs(1);
 /// Whether the last bytes are acknowledged is looked at this often.
 const ACKNOWLEDGED: Duration = Duration::from_micros(500);
 /// An interval that is cut short is reported if it lasted at least this share of one (iperf3's rule).
@@ -106,8 +108,9 @@ impl<'a> Drive<'a> {
             let due = self.due(next_interval, next_sample);
             let readable = self.wait(due)?;
             if let Some(error) = self.running.shared.take_failure() {
-                // A stream that the other end closed: it may have said why.
-                return if readable { Ok(Ended::Message) } else { Err(error.into()) };
+                // A stream that the other end closed: it may say why, a little later.
+                let says_why = readable || self.control.wait(REASON)?;
+                return if says_why { Ok(Ended::Message) } else { Err(error.into()) };
             }
             let now = self.now();
             if next_sample.is_some_and(|at| now >= at) {

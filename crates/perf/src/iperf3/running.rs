@@ -27,10 +27,21 @@ const STACK_BYTES: usize = 256 << 10;
 pub(crate) struct Running {
     pub(crate) shared: Arc<Shared>,
     streams: Arc<[Stream]>,
-    threads: Vec<JoinHandle<(Duration, Duration)>>,
+    threads: Vec<JoinHandle<Used>>,
     wake: PipeReader,
     /// The processor time that the threads used, once they have ended.
     used: (Duration, Duration),
+    /// The longest that one of them ran or waited for a processor; `None` where the kernel does not tell.
+    busiest: Option<Duration>,
+}
+
+/// What a stream's thread used.
+#[derive(Debug, Clone, Copy, Default)]
+struct Used {
+    user: Duration,
+    system: Duration,
+    /// In which it could have run and no processor was free.
+    waited: Option<Duration>,
 }
 
 impl Running {
@@ -44,6 +55,7 @@ impl Running {
             threads: Vec::new(),
             wake,
             used: Default::default(),
+            busiest: None,
         };
         for index in 0..running.streams.len() {
             let (streams, shared, spec) = (running.streams.clone(), running.shared.clone(), spec.clone());
@@ -58,7 +70,8 @@ impl Running {
                     }
                     shared.wake();
                 }
-                sys::thread_time()
+                let (user, system) = sys::thread_time();
+                Used { user, system, waited: sys::thread_wait() }
             };
             let thread = std::thread::Builder::new().name("stream".into()).stack_size(STACK_BYTES);
             running.threads.push(thread.spawn(body).attempted(what)?);
@@ -120,9 +133,10 @@ impl Running {
         self.streams.iter().for_each(Stream::end);
         for thread in self.threads.drain(..) {
             // A thread that panicked has no processor time to tell.
-            let (user, system) = thread.join().unwrap_or_default();
-            self.used.0 += user;
-            self.used.1 += system;
+            let used = thread.join().unwrap_or_default();
+            self.used.0 += used.user;
+            self.used.1 += used.system;
+            self.busiest = self.busiest.max(used.waited.map(|waited| used.user + used.system + waited));
         }
     }
 
@@ -132,6 +146,11 @@ impl Running {
         let user = (self.used.0 + own.0).as_secs_f64() / wall * 100.0;
         let system = (self.used.1 + own.1).as_secs_f64() / wall * 100.0;
         Cpu { total: user + system, user, system }
+    }
+
+    /// How much of `wall` the busiest thread ran or waited for a processor, once they have ended.
+    pub(crate) fn busy(&self, wall: Duration) -> Option<f64> {
+        Some((self.busiest?.as_secs_f64() / wall.as_secs_f64().max(1e-6)).min(1.0))
     }
 }
 

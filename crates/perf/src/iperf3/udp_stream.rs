@@ -85,7 +85,12 @@ impl UdpStream {
             numbers: self.numbers,
             left: Some(left),
         };
-        Sender::new(socket, &options).run(&self.stop, &self.sent).map(drop)
+        let sender = Sender::new(socket, &options);
+        let sender = match spec.most_late {
+            Some(most) => sender.making_up(most),
+            None => sender,
+        };
+        sender.run(&self.stop, &self.sent).map(drop)
     }
 
     /// Receives until [`UdpStream::end`].

@@ -124,6 +124,7 @@ fn read_spec(top: &Object<'_>, start: &Object<'_>, asked: &Object<'_>) -> Result
         skip_rx_copy: false,
         dont_fragment: false,
         udp_counters_64bit: false,
+        most_late: None,
         get_server_output: top.has("server_output_json") || top.has("server_output_text"),
         title: top.text("title")?,
         extra_data: top.text("extra_data")?,

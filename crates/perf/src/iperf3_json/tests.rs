@@ -58,6 +58,7 @@ fn specs() -> impl Strategy<Value = TestSpec> {
                 skip_rx_copy: false,
                 dont_fragment: false,
                 udp_counters_64bit: false,
+                most_late: None,
                 get_server_output: false,
                 title: texts.0,
                 extra_data: texts.1,

@@ -92,4 +92,9 @@ pub trait ServerObserver: Sync {
 
     /// The report as the client wants to see it (`--get-server-output`).
     fn output(&self, report: &Report) -> ServerOutput;
+
+    /// What clients that ask are told of this host, a JSON object; `None`: nothing.
+    fn host(&self) -> Option<serde_json::Value> {
+        None
+    }
 }

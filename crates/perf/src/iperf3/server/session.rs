@@ -170,6 +170,10 @@ impl Session<'_> {
         let remote: Results = control.read_json("client's results", RESULTS_LIMIT, phase)?;
         report.end = Some(account::end(Role::Server, &spec, &local, running.streams(), remote)?);
         let mut results = account::results(&local, running.streams());
+        if params.longfat_host > 0 {
+            results.longfat_host = self.observers.host();
+            results.longfat_busy = local.busy;
+        }
         if spec.get_server_output {
             match self.observers.output(report) {
                 ServerOutput::Text(text) => results.server_output_text = Some(text),

@@ -114,6 +114,9 @@ pub struct Params {
     /// Ours alone: the client wants the samples of the server's sockets with its results, this far apart, microseconds.
     #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
     pub(crate) longfat_sample_us: u64,
+    /// Ours alone: the client wants to know the server's host: settings and devices.
+    #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
+    pub(crate) longfat_host: u64,
     /// Ours alone, under seal: the client's time, seconds since 1970.
     #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
     pub(crate) longfat_time_s: u64,
@@ -252,6 +255,7 @@ impl Params {
             skip_rx_copy: self.skip_rx_copy > 0,
             dont_fragment: self.dont_fragment > 0,
             udp_counters_64bit: self.udp_counters_64bit > 0,
+            most_late: None,
             get_server_output: self.get_server_output > 0,
             title: text("title", self.title.as_ref())?,
             extra_data: text("extra_data", self.extra_data.as_ref())?,

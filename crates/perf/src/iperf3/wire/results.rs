@@ -37,6 +37,12 @@ pub struct Results {
     /// Ours alone: samples of this end's sockets, where the other asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longfat_samples: Option<Samples>,
+    /// Ours alone: what the server's host is, where the client asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longfat_host: Option<Value>,
+    /// Ours alone: how much of the data's time the busiest stream's thread ran, or waited for a processor.
+    #[serde(default, deserialize_with = "maybe_real", skip_serializing_if = "Option::is_none")]
+    pub longfat_busy: Option<f64>,
 }
 
 /// One end's account of a stream.

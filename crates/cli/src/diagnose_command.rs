@@ -1,0 +1,271 @@
+//! `longfat diagnose HOST`: what limits TCP to a host, how that is known, and what to change.
+
+use std::{net::IpAddr, path::Path, time::Duration};
+
+use clap::Args;
+use perf::report::{Amount, Protocol};
+use schema::FlowSummary;
+use serde_json::{Value, json};
+use tune::{
+    Goal, HostFacts, Roots,
+    limits::{self, Capacity, Datagrams, Mtu, Observed, Ranking},
+};
+use units::{BitRate, Time, three_digits};
+
+use crate::{
+    diagnose_text,
+    exit::Exit,
+    interrupt, iperf_values, output, path_capacity, path_facts, path_mtu,
+    path_test::{Done, PathTest, Tests},
+    tune_command,
+};
+
+const SCHEMA: &str = "longfat.diagnosis/1";
+/// Datagrams go no faster where nobody says what the path should carry.
+const MAX_RATE: BitRate = BitRate(1_000_000_000);
+/// Above what the path should carry, so that it shows when it does.
+const OVER: f64 = 1.5;
+/// Room for what the headers take, and a reserve.
+const RESERVE: f64 = 1.2;
+/// Ethernet with preamble and gap (IEEE 802.3).
+const OVERHEAD: u32 = 38;
+/// IPv4 and TCP with timestamps.
+const HEADERS: u32 = 52;
+/// UDP over IPv4 and over IPv6.
+const DATAGRAM_HEADERS: (u32, u32) = (28, 48);
+const MTU: u32 = 1500;
+
+/// Whom to diagnose the path to.
+#[derive(Debug, Args)]
+pub struct DiagnoseArgs {
+    /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs
+    host: String,
+    /// The server's port
+    #[arg(short, long, default_value_t = 5201)]
+    port: u16,
+    /// What the path should carry, as in 10gbit; without it what this host's device does
+    #[arg(long, value_name = "RATE")]
+    rate: Option<BitRate>,
+    /// How long the TCP test sends, in seconds or as in 500ms
+    #[arg(short, long, value_name = "TIME", value_parser = iperf_values::time, default_value = "10")]
+    time: Duration,
+    /// Datagrams go no faster than this; without it half above what the path should carry, or 1 Gb/s
+    #[arg(long, value_name = "RATE")]
+    max_rate: Option<BitRate>,
+    /// Send no datagrams: the path's rate stays unknown
+    #[arg(long, conflicts_with = "max_rate")]
+    no_datagrams: bool,
+    /// The sender's congestion control
+    #[arg(short = 'C', long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Tune this host for what was found, test again, and show both
+    #[arg(long)]
+    apply: bool,
+    /// With --apply: change live values only and write no file
+    #[arg(long, requires = "apply")]
+    live: bool,
+}
+
+/// All that was found before anything was changed.
+pub struct Diagnosis {
+    /// As the user gave it.
+    pub host: String,
+    /// Where that is.
+    pub address: IpAddr,
+    /// What was measured and read.
+    pub seen: Observed,
+    /// The device that leads there.
+    pub device: Option<String>,
+    /// What limits.
+    pub ranking: Ranking,
+}
+
+/// The same test after tuning.
+pub struct After {
+    /// What was set.
+    pub journal: tune::Journal,
+    /// The test.
+    pub flow: Option<FlowSummary>,
+    /// What limits now.
+    pub ranking: Ranking,
+}
+
+/// Diagnoses, and tunes where asked.
+pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let stop = interrupt::flag()?;
+    let mut tests = Tests { host: &args.host, port: args.port, runs_dir, stop, records: Vec::new() };
+    let found = diagnose(args, &mut tests)?;
+    if !json {
+        output::text(&diagnose_text::diagnosis(&found))?;
+    }
+    let after = if args.apply { tune(args, &found, &mut tests)? } else { None };
+    match json {
+        true => output::json(&document(&found, after.as_ref(), &tests)),
+        false => output::text(&diagnose_text::ending(args.apply, &found, after.as_ref(), &tests.records)),
+    }
+}
+
+fn diagnose(args: &DiagnoseArgs, tests: &mut Tests) -> anyhow::Result<Diagnosis> {
+    if [args.rate, args.max_rate].contains(&Some(BitRate(0))) {
+        return Err(Exit::BadInput("a rate is above zero".into()).into());
+    }
+    let address = path_facts::address(&args.host)?;
+    let sender = tune::inspect();
+    let device = tune::device_towards(&sender, address);
+    let facts = device.as_deref().and_then(|name| sender.device(name));
+    let device_mtu = facts.map_or(MTU, |device| device.mtu);
+    let expected = expected(args, facts, device_mtu);
+    tell("the round trip, and packets of all sizes");
+    let (rtt, mtu) = round_trip_and_mtu(args, address, device_mtu)?;
+
+    let mut capacity = None;
+    let headers = if address.is_ipv4() { DATAGRAM_HEADERS.0 } else { DATAGRAM_HEADERS.1 };
+    let payload = mtu.passes.unwrap_or(MTU).min(device_mtu) - headers;
+    if !args.no_datagrams {
+        let max_rate = args.max_rate.unwrap_or_else(|| {
+            expected.as_ref().map_or(MAX_RATE, |(goodput, _)| BitRate(three_digits(goodput * OVER)))
+        });
+        tell(&format!("what the path carries: bursts of datagrams, up to {max_rate}"));
+        capacity = path_capacity::find(tests, rtt, payload, max_rate)?;
+    }
+    tell(&format!("TCP, for {} s", args.time.as_secs_f64()));
+    let done = tcp(args, tests, capacity.as_ref())?;
+    let mut seen = Observed { rtt, mtu, expected, capacity, ..observed(args, sender, done) };
+    let lost = seen.flow.as_ref().is_some_and(|flow| flow.retransmitted_segs.unwrap_or(0) > 0);
+    if let Some(capacity) = seen.capacity.as_ref().filter(|_| lost) {
+        tell("whether packets are lost at half of that rate");
+        seen.datagrams = path_capacity::losses(tests, capacity, payload)?;
+    }
+    let ranking = limits::rank(&seen);
+    Ok(Diagnosis { host: args.host.clone(), address, seen, device, ranking })
+}
+
+fn tell(what: &str) {
+    output::note(&format!("longfat: {what}"));
+}
+
+/// What the path should carry, as goodput, and who says so.
+fn expected(args: &DiagnoseArgs, device: Option<&tune::Device>, mtu: u32) -> Option<(f64, String)> {
+    let goodput = |rate| model::goodput_bps(rate, mtu.saturating_sub(HEADERS), HEADERS, OVERHEAD);
+    if let Some(rate) = args.rate {
+        return Some((goodput(rate), format!("--rate {rate}")));
+    }
+    let device = device?;
+    let rate = BitRate(device.speed_mbps.known()?.saturating_mul(1_000_000));
+    Some((goodput(rate), format!("the speed of {} ({rate})", device.name)))
+}
+
+/// By echoes; where those may not be sent, by connecting, and nothing is known of sizes.
+fn round_trip_and_mtu(args: &DiagnoseArgs, to: IpAddr, device_mtu: u32) -> anyhow::Result<(Time, Mtu)> {
+    let unknown = Mtu { device: device_mtu, passes: None };
+    match path_facts::round_trip(to) {
+        Ok(rtt) => Ok((rtt, path_mtu::find(to, device_mtu, rtt).unwrap_or(unknown))),
+        Err(why) => {
+            tell(&format!("{why}; taking how long a connection needs instead"));
+            let rtt = path_facts::connect_time(to, args.port).map_err(|error| {
+                Exit::Failed(format!(
+                    "cannot connect to {} at port {}: {error}; is longfat serve running there?",
+                    args.host, args.port
+                ))
+            })?;
+            Ok((rtt, unknown))
+        }
+    }
+}
+
+fn tcp(args: &DiagnoseArgs, tests: &mut Tests, capacity: Option<&Capacity>) -> anyhow::Result<Option<Done>> {
+    tests.run(&PathTest {
+        protocol: Protocol::Tcp,
+        amount: Amount::Time(args.time),
+        rate: None,
+        block: None,
+        is_even: false,
+        congestion: args.congestion.clone(),
+        wire_limit_bps: capacity.filter(|capacity| !capacity.at_least).map(|capacity| capacity.goodput_bps),
+    })
+}
+
+/// What the TCP test showed.
+fn observed(args: &DiagnoseArgs, sender: HostFacts, done: Option<Done>) -> Observed {
+    let seen = Observed {
+        from: "this host".into(),
+        to: args.host.clone(),
+        sender: Some(sender),
+        ..Observed::default()
+    };
+    let Some(done) = done else { return seen };
+    Observed {
+        outstanding_at_loss: limits::outstanding_at_loss(&done.kept.rows),
+        flow: done.kept.run.flows.into_iter().next(),
+        receiver: done.peer,
+        sender_busy: done.busy,
+        receiver_busy: done.peer_busy,
+        ..seen
+    }
+}
+
+/// Tunes this host for what was found and tests again; `None` where there is nothing to change.
+fn tune(args: &DiagnoseArgs, found: &Diagnosis, tests: &mut Tests) -> anyhow::Result<Option<After>> {
+    let seen = &found.seen;
+    let rate = seen.capacity.as_ref().map(|capacity| capacity.goodput_bps * RESERVE);
+    let Some(rate) = rate.or(seen.expected.as_ref().map(|(goodput, _)| *goodput)) else {
+        return Err(Exit::BadInput(
+            "to tune for the path its rate must be known: leave --no-datagrams out, or give --rate".into(),
+        )
+        .into());
+    };
+    let goal = Goal {
+        rate: BitRate(three_digits(rate)),
+        rtt: seen.rtt,
+        streams: 1,
+        device: found.device.clone(),
+        lower: false,
+    };
+    let sender = seen.sender.as_ref().expect("it was read before the tests");
+    let advice = tune_command::advise(sender, &goal)?;
+    if advice.changes().next().is_none() {
+        return Ok(None);
+    }
+    let journal = tune_command::set(&Roots::to_apply(args.live)?, &advice, &tune_command::purpose(&goal))?;
+    tell(&format!("tuned; TCP again, for {} s", args.time.as_secs_f64()));
+    let done = tcp(args, tests, seen.capacity.as_ref())?;
+    let again = Observed {
+        rtt: seen.rtt,
+        mtu: seen.mtu,
+        expected: seen.expected.clone(),
+        capacity: seen.capacity.clone(),
+        datagrams: seen.datagrams,
+        ..observed(args, tune::inspect(), done)
+    };
+    Ok(Some(After { journal, ranking: limits::rank(&again), flow: again.flow }))
+}
+
+fn document(found: &Diagnosis, after: Option<&After>, tests: &Tests) -> Value {
+    let seen = &found.seen;
+    let datagrams = (seen.datagrams != Datagrams::default()).then_some(seen.datagrams);
+    json!({
+        "schema": SCHEMA,
+        "host": found.host,
+        "address": found.address,
+        "device": found.device,
+        "rtt_us": seen.rtt.as_micros_f64(),
+        "mtu": seen.mtu,
+        "mtu_black_hole": seen.mtu.has_black_hole(),
+        "capacity": seen.capacity,
+        "expected_goodput_bps": seen.expected.as_ref().map(|(bps, _)| bps),
+        "datagrams_below_capacity": datagrams,
+        "bdp_bytes": seen.bdp(),
+        "outstanding_at_loss_bytes": seen.outstanding_at_loss,
+        "sender_busy": seen.sender_busy,
+        "receiver_busy": seen.receiver_busy,
+        "flow": seen.flow,
+        "healthy": found.ranking.healthy,
+        "limits": found.ranking.limits,
+        "after": after.map(|after| json!({
+            "applied": after.journal, "flow": after.flow, "healthy": after.ranking.healthy, "limits": after.ranking.limits,
+        })),
+        "here": seen.sender,
+        "there": seen.receiver,
+        "records": tests.records,
+    })
+}

@@ -1,0 +1,220 @@
+//! What `longfat tune` prints for people.
+
+use std::fmt::Display;
+
+use tune::{Advice, Device, HostFacts, Item, Journal, Reading, Reverted, Roots, State, Target, Wanted};
+use units::Bytes;
+
+use crate::bdp::wrap;
+
+/// Reasons are wrapped at this column.
+const WIDTH: usize = 100;
+const INDENT: &str = "          ";
+/// Sysctls that people look at first.
+const SHOWN: [&str; 12] = [
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_allowed_congestion_control",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.core.default_qdisc",
+];
+
+/// What was read of a host.
+pub fn host(facts: &HostFacts, applied: Option<&Journal>) -> String {
+    let mut lines = vec![format!(
+        "Linux {}, {} processors, memory {}",
+        facts.kernel,
+        facts.cpus,
+        told(&facts.memory_bytes, |bytes| rounded(*bytes))
+    )];
+    if facts.lab_host {
+        lines.push("a host of a lab: its own are the settings of its network namespace".into());
+    }
+    for name in SHOWN {
+        let value = facts.sysctls.get(name).map(|setting| told(setting, |setting| setting.value.clone()));
+        lines.push(format!("  {name:<41} {}", value.unwrap_or_default()));
+    }
+    facts.devices.iter().filter(|device| device.up).for_each(|device| self::device(device, &mut lines));
+    lines.push(format!("  {:<41} {}", "cpu governor", told(&facts.governors, |names| names.join(", "))));
+    if let Reading::Known(routes) = &facts.routes {
+        for route in routes {
+            let metrics: Vec<String> =
+                route.metrics.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            lines.push(format!("  route {:<35} {}", route.to, metrics.join(" ")));
+        }
+    }
+    if let Some(journal) = applied {
+        let state = if journal.complete { "applied" } else { "applied in part, and cut short" };
+        lines.push(format!("{state}: {} (longfat tune --revert puts it back)", journal.purpose));
+    }
+    lines.join("\n")
+}
+
+fn device(device: &Device, lines: &mut Vec<String>) {
+    let queue = device.qdisc.as_deref().unwrap_or("no queue");
+    let speed = told(&device.speed_mbps, |mbps| format!("{mbps} Mb/s"));
+    lines.push(format!(
+        "  {:<41} mtu {}, {queue}, txqueuelen {}",
+        device.name, device.mtu, device.tx_queue_len
+    ));
+    let mut detail = |name: &str, text: String| lines.push(format!("    {name:<39} {text}"));
+    detail("speed", speed);
+    detail("driver", told(&device.driver, Clone::clone));
+    detail(
+        "rings",
+        told(&device.rings, |r| format!("rx {} of {}, tx {} of {}", r.rx, r.rx_max, r.tx, r.tx_max)),
+    );
+    detail(
+        "offloads",
+        told(&device.offloads, |o| {
+            let all = [
+                ("tso", o.tso),
+                ("gso", o.gso),
+                ("gro", o.gro),
+                ("lro", o.lro),
+                ("rx", o.rx_checksum),
+                ("tx", o.tx_checksum),
+            ];
+            let on: Vec<&str> = all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect();
+            on.join(" ")
+        }),
+    );
+    detail("coalescing", told(&device.coalescing, |c| format!("rx {} us, tx {} us", c.rx_us, c.tx_us)));
+    detail("pause", told(&device.pause, |p| format!("rx {} tx {}", p.rx, p.tx)));
+    detail("memory node", told(&device.numa_node, |node| node.to_string()));
+}
+
+/// What is advised, item by item.
+pub fn advice(advice: &Advice, purpose: &str) -> String {
+    let mut lines = vec![format!(
+        "For {purpose}: the path holds {}; each socket buffer may grow to {}, all together to {}",
+        Bytes(advice.bdp_bytes),
+        Bytes(advice.buffer_bytes),
+        Bytes(advice.memory_bytes)
+    )];
+    for item in &advice.items {
+        lines.push(String::new());
+        lines.push(format!("{:<9} {}", state(&item.state), heading(item)));
+        let cost = item.memory_bytes.map_or(String::new(), |bytes| format!("; may take {}", Bytes(bytes)));
+        let reason = format!("{}{cost} ({})", item.reason, item.source);
+        lines.extend(wrap(&reason, WIDTH - INDENT.len()).iter().map(|line| format!("{INDENT}{line}")));
+        match &item.state {
+            State::Elsewhere { why } | State::Unknown { why } => lines.push(format!("{INDENT}{why}")),
+            State::Change | State::Look => lines.extend(by_hand(item)),
+            State::Fine | State::Better => {}
+        }
+    }
+    lines.join("\n")
+}
+
+fn state(state: &State) -> &'static str {
+    match state {
+        State::Fine => "fine",
+        State::Better => "better",
+        State::Change => "change",
+        State::Elsewhere { .. } => "elsewhere",
+        State::Unknown { .. } => "unknown",
+        State::Look => "look",
+    }
+}
+
+fn heading(item: &Item) -> String {
+    let name = item.target.name();
+    match (&item.state, &item.now) {
+        (State::Fine | State::Better, Some(now)) => format!("{name} = {now}"),
+        (_, Some(now)) => format!("{name}: {now} -> {}", item.advised),
+        (_, None) => format!("{name} -> {}", item.advised),
+    }
+}
+
+/// The command for what `--apply` leaves alone.
+fn by_hand(item: &Item) -> Option<String> {
+    let command = tune::command(&item.target, &item.advised)?;
+    Some(format!("{INDENT}by hand: {command}"))
+}
+
+/// What `--apply` would do, as a difference.
+pub fn plan(advice: &Advice, roots: &Roots, wanted: &Wanted) -> String {
+    let mut lines = Vec::new();
+    for (name, now, value) in advice.changes() {
+        lines.push(format!("-{name} = {now}"));
+        lines.push(format!("+{name} = {value}"));
+    }
+    match (&roots.file, lines.is_empty()) {
+        (_, true) => lines.push("nothing to change".into()),
+        (Some(path), false) => {
+            lines.push(format!("\nand {}:", path.display()));
+            lines.extend(wanted.file_text().lines().map(|line| format!("+{line}")));
+        }
+        (None, false) => lines.push("\nlive values only: no file is written".into()),
+    }
+    lines.extend(left_to_others(advice));
+    lines.join("\n")
+}
+
+/// What was set.
+pub fn applied(journal: &Journal, advice: &Advice) -> String {
+    let settings = journal
+        .settings
+        .iter()
+        .map(|change| format!("{}: {} -> {}", change.name, change.before, change.after));
+    let mut lines: Vec<String> = settings.collect();
+    lines.extend(journal.file.iter().map(|file| format!("written: {}", file.path.display())));
+    lines.extend(left_to_others(advice));
+    lines.push("\nlongfat tune --revert puts everything back as it was.".into());
+    lines.join("\n")
+}
+
+fn left_to_others(advice: &Advice) -> Vec<String> {
+    let is_sysctl = |item: &&Item| matches!(item.target, Target::Sysctl { .. });
+    let commands: Vec<String> = advice
+        .to_change()
+        .filter(|item| !is_sysctl(item))
+        .filter_map(|item| tune::command(&item.target, &item.advised))
+        .map(|command| format!("  {command}"))
+        .collect();
+    let elsewhere = advice.items.iter().filter(|item| matches!(item.state, State::Elsewhere { .. }));
+    let mut lines: Vec<String> = elsewhere
+        .map(|item| {
+            format!("not from here: {} = {} belongs to the whole machine", item.target.name(), item.advised)
+        })
+        .collect();
+    if !commands.is_empty() {
+        lines.push("\nby hand, for devices and processors:".into());
+        lines.extend(commands);
+    }
+    lines
+}
+
+/// What was put back.
+pub fn reverted(reverted: &Reverted) -> String {
+    let mut lines: Vec<String> = reverted
+        .settings
+        .iter()
+        .map(|change| format!("{}: back to {}", change.name, change.before))
+        .collect();
+    for (name, value) in &reverted.changed_since {
+        lines.push(format!("note: somebody had made {name} = {value} meanwhile"));
+    }
+    lines.extend(reverted.file.iter().map(|path| format!("{}: as it was", path.display())));
+    lines.push("Everything is as it was before.".into());
+    lines.join("\n")
+}
+
+fn told<T, D: Display>(reading: &Reading<T>, show: impl Fn(&T) -> D) -> String {
+    match reading {
+        Reading::Known(value) => show(value).to_string(),
+        Reading::Unknown { why } => format!("unknown: {why}"),
+    }
+}
+
+fn rounded(bytes: u64) -> Bytes {
+    Bytes(units::three_digits(bytes as f64))
+}

@@ -1,0 +1,153 @@
+//! `longfat diagnose` in labs that stay up: each of eight faults is named first, and the healthy path is said to be one.
+
+mod common;
+
+use std::{path::Path, process::Child};
+
+use common::{
+    Place, eventually, is_root,
+    lab::{Lab, have},
+    one_lab_at_a_time,
+};
+use serde_json::Value;
+
+/// A program of a test, ended with it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs `longfat serve` on h2, after `before`.
+fn serve(lab: &Lab, before: &[&str]) -> Running {
+    let serve = [common::binary(), "serve", "-i", "0"];
+    let args = [&["lab", "exec", "--lab", &lab.name, "h2", "--"], before, &serve].concat();
+    let child = lab
+        .place
+        .longfat(&args)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    let running = Running(child.unwrap());
+    // 5201 in the tables of /proc/net.
+    assert!(
+        eventually(|| lab.sh("h2", "cat /proc/net/tcp /proc/net/tcp6").stdout.contains(":1451 ")),
+        "nobody listens"
+    );
+    running
+}
+
+/// The diagnosis of a scenario of `scenarios/faults`.
+fn diagnosis(name: &str, before_serve: &[&str], options: &[&str]) -> Value {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/faults/{name}.toml"));
+    let place = Place::new("");
+    let lab = Lab::of(&place, &file, &[]);
+    let _server = serve(&lab, before_serve);
+    let command = [common::binary(), "diagnose", "h2", "--rate", "100mbit", "-t", "4", "--json"];
+    let ran = lab.exec("h1", &[&command, options].concat());
+    let document = ran.json();
+    let records = document["records"].as_array().unwrap();
+    assert!(
+        records.iter().all(|record| place.path(record.as_str().unwrap()).join("summary.json").is_file()),
+        "{records:?}"
+    );
+    document
+}
+
+/// The first limit's kind and host, with what to say if they are wrong.
+fn first(name: &str, before_serve: &[&str]) -> (String, Value, String) {
+    let document = diagnosis(name, before_serve, &[]);
+    let limits = &document["limits"];
+    let told = format!("{name}: {limits:#}\n{:#}", document["flow"]["limited"]);
+    let healthy = limits[0]["kind"] == "path_rate";
+    assert_eq!(document["healthy"], healthy, "{told}");
+    (limits[0]["kind"].as_str().unwrap_or_default().into(), limits[0]["host"].clone(), told)
+}
+
+#[test]
+fn the_healthy_path_is_said_to_be_one() {
+    let _turn = one_lab_at_a_time();
+    let (kind, _, told) = first("healthy", &[]);
+    assert_eq!(kind, "path_rate", "{told}");
+}
+
+#[test]
+fn faults_of_hosts_are_named_first() {
+    let _turn = one_lab_at_a_time();
+    for (name, expected, host) in [
+        ("small-rmem", "receive_buffer", "h2"),
+        ("small-wmem", "send_buffer", "this host"),
+        ("window-scaling-off", "window_scaling", "h2"),
+    ] {
+        let (kind, where_, told) = first(name, &[]);
+        assert_eq!((kind.as_str(), where_), (expected, host.into()), "{told}");
+    }
+}
+
+#[test]
+fn faults_of_the_path_are_named_first() {
+    let _turn = one_lab_at_a_time();
+    for (name, expected) in [
+        ("lossy-link", "loss"),
+        ("small-switch-buffer", "short_queue"),
+        ("half-speed-hop", "slow_hop"),
+        ("mtu-black-hole", "mtu_black_hole"),
+    ] {
+        let (kind, _, told) = first(name, &[]);
+        assert_eq!(kind, expected, "{told}");
+    }
+}
+
+/// The reader shares a processor with a program that never rests, and has a fiftieth of its weight.
+#[test]
+fn a_receiver_without_time_is_named_first() {
+    if !have(&["taskset", "nice"]) {
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let cpu = if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) { "1" } else { "0" };
+    let restless = ["-c", cpu, "sh", "-c", "while :; do :; done"];
+    let _restless = Running(std::process::Command::new("taskset").args(restless).spawn().unwrap());
+    let (kind, host, told) = first("cpu-bound-receiver", &["nice", "-n", "17", "taskset", "-c", cpu]);
+    assert_eq!((kind.as_str(), host), ("receiver_cpu", "h2".into()), "{told}");
+}
+
+#[test]
+fn tuning_is_shown_before_and_after_and_can_be_taken_back() {
+    if !is_root() {
+        eprintln!("skipped: settings are root's to change");
+        return;
+    }
+    let _turn = one_lab_at_a_time();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/small-wmem.toml");
+    let place = Place::new("");
+    let lab = Lab::of(&place, &file, &[]);
+    let _server = serve(&lab, &[]);
+    let setting = || lab.sh("h1", "cat /proc/sys/net/ipv4/tcp_wmem").stdout;
+    let before = setting();
+    let command = [common::binary(), "diagnose", "h2", "--rate", "100mbit", "-t", "4", "--apply", "--json"];
+    let document = lab.exec("h1", &command).json();
+    assert_eq!(document["limits"][0]["kind"], "send_buffer", "{document:#}");
+    let after = &document["after"];
+    assert_ne!(after["limits"][0]["kind"], "send_buffer", "{after:#}");
+    assert_eq!(after["applied"]["file"], Value::Null, "a lab's host has no files of its own");
+    assert_ne!(setting(), before);
+    assert_eq!(lab.exec("h1", &[common::binary(), "tune", "--revert"]).code, 0);
+    assert_eq!(setting(), before);
+}
+
+#[test]
+fn a_host_that_does_not_answer_is_an_error_soon() {
+    let place = Place::new("");
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let ran = place.run(&["diagnose", "127.0.0.1", "--port", &port, "--json"]);
+    assert!(ran.code == 1 && ran.stderr.contains("127.0.0.1"), "{ran:?}");
+    let zero = place.run(&["diagnose", "127.0.0.1", "--max-rate", "0mbit"]);
+    assert!(zero.code == 2 && zero.stderr.contains("above zero"), "{zero:?}");
+    let unknown = place.run(&["diagnose", "no-such-host.invalid"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("no-such-host.invalid"), "{unknown:?}");
+}

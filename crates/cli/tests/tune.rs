@@ -1,0 +1,129 @@
+//! `longfat tune`: what it shows, refuses, changes and puts back.
+
+mod common;
+
+use std::process::Command;
+
+use common::{
+    Place, Ran, SMALL, is_root,
+    lab::{Lab, have},
+    one_lab_at_a_time,
+};
+
+const PATH: [&str; 4] = ["--rate", "10gbit", "--rtt", "50ms"];
+
+#[test]
+fn this_host_is_shown_and_advised() {
+    let place = Place::new("");
+    let shown = place.run(&["tune", "--json"]).json();
+    assert_eq!(shown["schema"], "longfat.tune/1");
+    assert!(shown["host"]["sysctls"]["net.ipv4.tcp_rmem"]["value"].is_string(), "{shown:#}");
+    let advice = place.run(&[&["tune", "--json"], PATH.as_slice()].concat()).json();
+    assert_eq!(advice["advice"]["bdp_bytes"], 62_500_000);
+    let items = advice["advice"]["items"].as_array().unwrap();
+    assert!(
+        items.iter().all(|item| !item["reason"].as_str().unwrap().is_empty() && item["source"].is_string())
+    );
+    let text = place.run(&[&["tune"], PATH.as_slice()].concat()).stdout;
+    assert!(text.contains("net.ipv4.tcp_rmem") && text.contains("the path holds 62.5 MB"), "{text}");
+    for format in ["sysctl", "networkmanager", "ethtool", "ansible"] {
+        let ran = place.run(&[&["tune", "--export", format], PATH.as_slice()].concat());
+        assert!(ran.code == 0 && ran.stdout.starts_with("# longfat tune: 10 Gb/s x 50 ms"), "{ran:?}");
+    }
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_a_reason() {
+    let place = Place::new("");
+    for (args, expected) in [
+        (vec!["tune", "--rate", "100gbit", "--rtt", "1s", "--plan"], "RFC 7323"),
+        (vec!["tune", "--rate", "10gbit", "--rtt", "20ms", "--streams", "100000", "--plan"], "half of that"),
+        (vec!["tune", "--rate", "10gbit"], "--rtt"),
+        (vec!["tune", "--rtt", "10ms"], "--rate"),
+        (vec!["tune", "--rate", "10gbit", "--rtt", "0ms"], "above zero"),
+        (vec!["tune", "--plan"], "--rate"),
+        (vec!["tune", "--rate", "1gbit", "--rtt", "1ms", "--device", "no-such-dev"], "no-such-dev"),
+        (vec!["tune", "--host", "no-such-host.invalid"], "no-such-host.invalid"),
+    ] {
+        let ran = place.run(&args);
+        assert!(ran.code == 2 && ran.stderr.contains(expected), "{args:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_labs_host_is_tuned_and_put_back() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new(SMALL);
+    let lab = Lab::up(&place, &[]);
+    let longfat = |args: &[&str]| lab.exec("h1", &[&[common::binary(), "tune"], args].concat());
+    let settings = |host: &str| {
+        lab.sh(host, "grep -r . /proc/sys/net/ipv4/tcp_* 2>/dev/null | grep -v tcp_fastopen_key").stdout
+    };
+    let (before, other) = (settings("h1"), settings("h2"));
+    let files = || Command::new("ls").args(["-la", "/etc/sysctl.d", "/var/lib"]).output().unwrap().stdout;
+    let files_before = files();
+    assert_eq!(longfat(&["--check"]).code, 2, "nothing was applied");
+    let plan = longfat(&[&["--plan"], PATH.as_slice()].concat());
+    assert!(
+        plan.stdout.contains("\n+net.ipv4.tcp_rmem = ") && plan.stdout.contains("no file is written"),
+        "{plan:?}"
+    );
+    assert_eq!(settings("h1"), before, "a plan changes nothing");
+    let differs = longfat(&[&["--check"], PATH.as_slice()].concat());
+    assert!(
+        differs.code == 3 && differs.stdout.starts_with("DIFFERS: ") && differs.stdout.lines().count() == 1,
+        "{differs:?}"
+    );
+    let applied = longfat(&[&["--apply"], PATH.as_slice()].concat());
+    assert_eq!(applied.code, 0, "{applied:?}");
+    assert!(settings("h1").contains("125829120"), "{}", settings("h1"));
+    assert_eq!((settings("h2"), files()), (other, files_before), "only this host, and no file");
+    assert_eq!(longfat(&["--check"]).code, 0);
+    assert_eq!(lab.sh("h1", "echo 0 > /proc/sys/net/ipv4/tcp_no_metrics_save").code, 0);
+    let changed = longfat(&["--check", "--json"]);
+    assert_eq!(
+        (changed.code, changed.parsed()["differences"][0]["name"].as_str()),
+        (3, Some("net.ipv4.tcp_no_metrics_save"))
+    );
+    let elsewhere = lab.exec("h2", &[common::binary(), "tune", "--revert"]);
+    assert!(elsewhere.code == 0 && elsewhere.stdout.contains("Nothing to put back"), "{elsewhere:?}");
+    assert_eq!(longfat(&["--revert"]).code, 0);
+    assert_eq!(settings("h1"), before);
+    assert!(longfat(&["--revert"]).stdout.contains("Nothing to put back"));
+}
+
+/// Mounts and network of its own, as root of a container has them.
+#[test]
+fn a_container_is_tuned_and_put_back_with_its_files() {
+    if !is_root() || !have(&["unshare", "mount"]) {
+        eprintln!("skipped: only root can make what looks like a container");
+        return;
+    }
+    let place = Place::new("");
+    let script = format!(
+        r#"set -e
+        mount -t tmpfs none /etc/sysctl.d; mount -t tmpfs none /var/lib
+        echo 'net.ipv4.tcp_sack = 1' > /etc/sysctl.d/99-own.conf
+        look() {{ grep -r . /proc/sys/net/ipv4/tcp_* 2>/dev/null | grep -v fastopen_key; ls -A /etc/sysctl.d /var/lib; cat /etc/sysctl.d/*; }}
+        look > {dir}/before
+        {longfat} tune {path} --apply >&2
+        cp /etc/sysctl.d/90-longfat.conf {dir}/written
+        {longfat} tune --check
+        ! {longfat} tune {path} --apply --live --streams 1 --lower 2> {dir}/otherwise
+        {longfat} tune --revert >&2
+        {longfat} tune {path} --apply --live >&2
+        ls /etc/sysctl.d > {dir}/live
+        {longfat} tune --revert >&2
+        look > {dir}/after"#,
+        dir = place.dir.path().display(),
+        longfat = common::binary(),
+        path = PATH.join(" "),
+    );
+    let ran = Ran::of(Command::new("unshare").args(["-m", "-n", "sh", "-c", &script]).output().unwrap());
+    assert_eq!((ran.code, ran.stdout.trim()), (0, "OK: all settings are as applied"), "{ran:?}");
+    let file = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+    assert!(file("written").contains("\nnet.ipv4.tcp_rmem = 4096 "), "{}", file("written"));
+    assert!(file("otherwise").contains("with a file"), "{}", file("otherwise"));
+    assert_eq!(file("live"), "99-own.conf\n");
+    assert_eq!(file("before"), file("after"));
+}

@@ -1,0 +1,229 @@
+//! Sets settings and puts them back. Each step may be the last one: whatever is cut short, [`revert`] puts everything back.
+//!
+//! 1. The journal is written with all values as they are, and synchronized.
+//! 2. The file is written beside its place and renamed.
+//! 3. Each setting is written and read back.
+//! 4. The journal is marked complete.
+//!
+//! To revert: settings in the opposite order, the file, and the journal last.
+
+use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
+
+use serde::Serialize;
+
+use crate::{
+    advice::Advice,
+    error::{Attempted, Error},
+    journal::{self, FileChange, Journal, SettingChange},
+    roots::Roots,
+    sysctl,
+};
+
+/// Files in /etc/sysctl.d are for all to read.
+const FILE_MODE: u32 = 0o644;
+
+/// What is to be set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// What for, in words: the first lines of the file, and in the journal.
+    pub purpose: String,
+    /// Names and values.
+    pub settings: Vec<(String, String)>,
+}
+
+impl Wanted {
+    /// What an advice would change.
+    pub fn of(advice: &Advice, purpose: &str) -> Wanted {
+        let settings = advice.changes().map(|(name, _, value)| (name.into(), value.into())).collect();
+        Wanted { purpose: purpose.into(), settings }
+    }
+
+    /// As a file of /etc/sysctl.d. Settings that an earlier one had and this has not stay in it.
+    pub fn file_text(&self) -> String {
+        let mut text =
+            format!("# Written by longfat tune ({}); longfat tune --revert takes it back.\n", self.purpose);
+        for (name, value) in &self.settings {
+            text.push_str(&format!("{name} = {value}\n"));
+        }
+        text
+    }
+}
+
+/// What was put back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Reverted {
+    /// Settings that were not as before.
+    pub settings: Vec<SettingChange>,
+    /// Of these, those that somebody had changed after us, with the value that they had.
+    pub changed_since: Vec<(String, String)>,
+    /// The file is as before: gone, or with its old text.
+    pub file: Option<std::path::PathBuf>,
+}
+
+/// Sets what is wanted. What an earlier call set stays, and the values before that one are what `revert` puts back. `step` is
+/// told what comes next, before it comes.
+///
+/// # Errors
+/// After which everything is as it was before the first call, unless the error says otherwise.
+pub fn apply(roots: &Roots, wanted: &Wanted, mut step: impl FnMut(&str)) -> Result<Journal, Error> {
+    step("make the journal's directory");
+    let _lock = journal::lock(roots)?;
+    let mut journal = match Journal::read(roots)? {
+        Some(journal) => journal,
+        None => Journal::new(&wanted.purpose)?,
+    };
+    journal.purpose.clone_from(&wanted.purpose);
+    let outcome = make(roots, wanted, &mut journal, &mut step);
+    let Err(error) = outcome else { return Ok(journal) };
+    match put_back(roots, &journal, &mut step) {
+        Ok(_) => Err(error),
+        Err(then) => Err(Error::NotPutBack { first: Box::new(error), then: Box::new(then) }),
+    }
+}
+
+fn make(
+    roots: &Roots,
+    wanted: &Wanted,
+    journal: &mut Journal,
+    step: &mut impl FnMut(&str),
+) -> Result<(), Error> {
+    journal.complete = false;
+    for (name, value) in &wanted.settings {
+        match journal.settings.iter_mut().find(|change| change.name == *name) {
+            Some(change) => change.after.clone_from(value),
+            None => {
+                let before = sysctl::read(&roots.proc_sys, name).attempted(|| format!("read {name}"))?;
+                journal.settings.push(SettingChange { name: name.clone(), before, after: value.clone() });
+            }
+        }
+    }
+    let all = Wanted {
+        purpose: wanted.purpose.clone(),
+        settings: journal.settings.iter().map(|change| (change.name.clone(), change.after.clone())).collect(),
+    };
+    if let Some(path) = &roots.file {
+        journal.file = Some(match journal.file.take() {
+            Some(file) => FileChange { after: all.file_text(), ..file },
+            None => FileChange {
+                path: path.clone(),
+                before: existing(path)?,
+                after: all.file_text(),
+                made_directory: path.parent().is_some_and(|parent| !parent.exists()),
+            },
+        });
+    }
+    step("write the journal");
+    journal.write(roots)?;
+    if let Some(file) = &journal.file {
+        step("make the file's directory");
+        if let Some(parent) = file.path.parent() {
+            fs::create_dir_all(parent).attempted(|| format!("make {}", parent.display()))?;
+        }
+        step("write the file");
+        journal::write_whole(&file.path, file.after.as_bytes(), FILE_MODE)
+            .attempted(|| format!("write {}", file.path.display()))?;
+    }
+    for (name, value) in &wanted.settings {
+        step(name);
+        set(&roots.proc_sys, name, value)?;
+    }
+    step("complete the journal");
+    journal.complete = true;
+    journal.write(roots)?;
+    step("end");
+    Ok(())
+}
+
+/// Writes a setting and checks that it took.
+fn set(root: &Path, name: &str, value: &str) -> Result<(), Error> {
+    let failed = |source| Error::Setting { name: name.into(), value: value.into(), source };
+    sysctl::write(root, name, value).map_err(failed)?;
+    let got = sysctl::read(root, name).map_err(failed)?;
+    if got == sysctl::normal(value) {
+        return Ok(());
+    }
+    Err(Error::NotTaken { name: name.into(), value: value.into(), got })
+}
+
+/// A file's text and permissions.
+fn existing(path: &Path) -> Result<Option<(String, u32)>, Error> {
+    let read = || Ok((fs::read_to_string(path)?, fs::metadata(path)?.permissions().mode() & 0o7777));
+    match read() {
+        Ok(found) => Ok(Some(found)),
+        Err(e) if io::Error::kind(&e) == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).attempted(|| format!("read {}", path.display())),
+    }
+}
+
+/// Puts everything back; nothing where there is no journal.
+pub fn revert(roots: &Roots, mut step: impl FnMut(&str)) -> Result<Option<Reverted>, Error> {
+    if !roots.state.exists() {
+        return Ok(None);
+    }
+    let _lock = journal::lock(roots)?;
+    match Journal::read(roots)? {
+        Some(journal) => put_back(roots, &journal, &mut step).map(Some),
+        None => {
+            clean(roots, &mut step)?;
+            Ok(None)
+        }
+    }
+}
+
+fn put_back(roots: &Roots, journal: &Journal, step: &mut impl FnMut(&str)) -> Result<Reverted, Error> {
+    let mut reverted = Reverted::default();
+    for change in journal.settings.iter().rev() {
+        let now =
+            sysctl::read(&roots.proc_sys, &change.name).attempted(|| format!("read {}", change.name))?;
+        if now == change.before {
+            continue;
+        }
+        if now != sysctl::normal(&change.after) {
+            reverted.changed_since.push((change.name.clone(), now));
+        }
+        step(&change.name);
+        sysctl::write(&roots.proc_sys, &change.name, &change.before)
+            .attempted(|| format!("put {} back to \"{}\"", change.name, change.before))?;
+        reverted.settings.push(change.clone());
+    }
+    if let Some(file) = &journal.file {
+        step("put the file back");
+        put_file_back(file).attempted(|| format!("put {} back as it was", file.path.display()))?;
+        reverted.file = Some(file.path.clone());
+    }
+    clean(roots, step)?;
+    Ok(reverted)
+}
+
+fn put_file_back(file: &FileChange) -> io::Result<()> {
+    if file.path.parent().is_some_and(|parent| !parent.exists()) {
+        return Ok(());
+    }
+    match &file.before {
+        Some((text, mode)) => journal::write_whole(&file.path, text.as_bytes(), *mode)?,
+        None => journal::remove(&file.path)?,
+    }
+    journal::remove(&journal::beside(&file.path))?;
+    journal::sync_directory(&file.path)?;
+    match file.path.parent() {
+        // Only if it is empty: others may have put files there.
+        Some(parent) if file.made_directory => drop(fs::remove_dir(parent)),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Removes the journal and its directory.
+fn clean(roots: &Roots, step: &mut impl FnMut(&str)) -> Result<(), Error> {
+    let path = roots.journal_path();
+    step("remove the journal");
+    journal::remove(&journal::beside(&path))
+        .and_then(|()| journal::remove(&path))
+        .and_then(|()| journal::sync_directory(&path))
+        .attempted(|| format!("remove {}", path.display()))?;
+    step("remove the journal's directory");
+    // Only if it is empty: another namespace's journal may be there.
+    let _ = fs::remove_dir(&roots.state);
+    step("end");
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! Reads a host: /proc, /sys, rtnetlink and ethtool's ioctl, no other programs. Takes some milliseconds.
+
+use std::{fs, io, path::Path};
+
+use crate::{
+    ethtool,
+    facts::{Device, HostFacts, Interrupt, Reading, Softnet},
+    netlink, sysctl,
+};
+
+/// What the first process of a lab's hosts is called: there only the network namespace is a host's own.
+const LAB_INIT: &str = "longfat-init";
+
+/// Reads the host that this thread is on.
+pub fn inspect() -> HostFacts {
+    let root = Path::new("/proc/sys");
+    let kernel = sysctl::read(root, "kernel.osrelease").unwrap_or_default();
+    let (devices, routes) = match netlink::devices() {
+        Ok(devices) => {
+            let names = devices.iter().map(|device| (device.index, device.name.clone())).collect();
+            (devices, netlink::routes(&names).into())
+        }
+        Err(error) => (Vec::new(), Reading::unknown(error.to_string())),
+    };
+    HostFacts {
+        fq: fq(&kernel, root),
+        kernel,
+        memory_bytes: memory().into(),
+        cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        lab_host: is_lab_host(),
+        sysctls: sysctl::INSPECTED
+            .iter()
+            .map(|name| (name.to_string(), sysctl::inspect(root, name)))
+            .collect(),
+        devices: devices.into_iter().map(complete).collect(),
+        routes,
+        governors: governors(),
+        softnet: softnet().into(),
+    }
+}
+
+/// Whether this is a host of a lab, whose files are the machine's.
+pub fn is_lab_host() -> bool {
+    fs::read_to_string("/proc/1/comm").is_ok_and(|name| name.trim_end() == LAB_INIT)
+}
+
+/// MemTotal of /proc/meminfo.
+fn memory() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    let kib = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
+    kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(|| io::Error::other("/proc/meminfo has no MemTotal"))
+}
+
+/// Each governor once.
+fn governors() -> Reading<Vec<String>> {
+    let cpus = match fs::read_dir("/sys/devices/system/cpu") {
+        Ok(cpus) => cpus,
+        Err(error) => return Reading::unknown(error.to_string()),
+    };
+    let governor = |cpu: fs::DirEntry| fs::read_to_string(cpu.path().join("cpufreq/scaling_governor")).ok();
+    let mut found: Vec<String> = cpus.flatten().filter_map(governor).map(|name| name.trim().into()).collect();
+    found.sort();
+    found.dedup();
+    match found.is_empty() {
+        true => Reading::unknown("this machine has no frequency scaling, or hides it (as virtual ones do)"),
+        false => Reading::Known(found),
+    }
+}
+
+/// A line for each processor; hexadecimal columns: processed, dropped, squeezed (net/core/net-procfs.c).
+fn softnet() -> io::Result<Softnet> {
+    Ok(softnet_of(&fs::read_to_string("/proc/net/softnet_stat")?))
+}
+
+fn softnet_of(text: &str) -> Softnet {
+    text.lines().fold(Softnet::default(), |sum, line| {
+        let mut columns = line.split_whitespace().map(|n| u64::from_str_radix(n, 16).unwrap_or(0));
+        let mut next = || columns.next().unwrap_or(0);
+        Softnet {
+            processed: sum.processed.saturating_add(next()),
+            dropped: sum.dropped.saturating_add(next()),
+            squeezed: sum.squeezed.saturating_add(next()),
+        }
+    })
+}
+
+/// Whether the kernel has `fq`: in use, loaded, built in, or a module on disk.
+fn fq(kernel: &str, root: &Path) -> Reading<bool> {
+    let in_use = sysctl::read(root, "net.core.default_qdisc").is_ok_and(|name| name == "fq");
+    if in_use || Path::new("/sys/module/sch_fq").exists() {
+        return Reading::Known(true);
+    }
+    let modules = Path::new("/lib/modules").join(kernel);
+    let lists = ["modules.builtin", "modules.dep"].map(|name| fs::read_to_string(modules.join(name)));
+    if lists.iter().flatten().any(|text| text.contains("/sch_fq.ko")) {
+        return Reading::Known(true);
+    }
+    match lists.iter().all(Result::is_ok) {
+        true => Reading::Known(false),
+        false => {
+            Reading::unknown(format!("{} does not tell which modules this kernel has", modules.display()))
+        }
+    }
+}
+
+/// Adds what the driver and /sys tell.
+fn complete(mut device: Device) -> Device {
+    ethtool::complete(&mut device);
+    let class = Path::new("/sys/class/net").join(&device.name);
+    // A mount of another namespace's devices would speak of other ones by the same names.
+    let index = fs::read_to_string(class.join("ifindex")).ok().and_then(|text| text.trim().parse().ok());
+    if index != Some(device.index) {
+        let why = "/sys does not show this network namespace's devices";
+        (device.numa_node, device.interrupts) = (Reading::unknown(why), Reading::unknown(why));
+        return device;
+    }
+    let node =
+        fs::read_to_string(class.join("device/numa_node")).ok().and_then(|text| text.trim().parse().ok());
+    device.numa_node = match node {
+        Some(node) if node >= 0 => Reading::Known(node),
+        Some(_) => Reading::unknown("this machine has one memory node, or does not tell"),
+        None => Reading::unknown("the device is not on a bus"),
+    };
+    device.interrupts = interrupts(&class);
+    device
+}
+
+fn interrupts(class: &Path) -> Reading<Vec<Interrupt>> {
+    let Ok(lines) = fs::read_dir(class.join("device/msi_irqs")) else {
+        return Reading::unknown("the device has no interrupts of its own");
+    };
+    let line = |entry: fs::DirEntry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let cpus = fs::read_to_string(format!("/proc/irq/{number}/smp_affinity_list")).ok()?;
+        Some(Interrupt { number, cpus: cpus.trim().into() })
+    };
+    let mut found: Vec<Interrupt> = lines.flatten().filter_map(line).collect();
+    found.sort_by_key(|interrupt| interrupt.number);
+    Reading::Known(found)
+}
+
+/// The name of the device that packets to `to` leave by, where the kernel's table tells.
+pub fn device_towards(facts: &HostFacts, to: std::net::IpAddr) -> Option<String> {
+    let any = match to {
+        std::net::IpAddr::V4(_) => "0.0.0.0:0",
+        std::net::IpAddr::V6(_) => "[::]:0",
+    };
+    // Connecting a UDP socket sends nothing; the kernel picks route and source address.
+    let socket = std::net::UdpSocket::bind(any).ok()?;
+    socket.connect((to, 9)).ok()?;
+    let source = socket.local_addr().ok()?.ip();
+    let index = netlink::device_with_address(source).ok().flatten()?;
+    facts.devices.iter().find(|device| device.index == index).map(|device| device.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_all_processors_are_added() {
+        let text = "0000000a 00000001 00000002 00000000\n000000ff 00000000 00000001\nnonsense\n\n";
+        assert_eq!(softnet_of(text), Softnet { processed: 265, dropped: 1, squeezed: 3 });
+    }
+
+    #[test]
+    fn this_machine_is_read_or_says_why_not() {
+        let facts = inspect();
+        assert!(facts.version().is_some(), "{}", facts.kernel);
+        assert!(facts.triple("net.ipv4.tcp_rmem").is_some_and(|[least, _, most]| least <= most));
+        assert!(*facts.memory_bytes.known().unwrap() > 1 << 20);
+        for device in &facts.devices {
+            assert!(!device.name.is_empty() && device.mtu > 0, "{device:?}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! A host's settings for long fat paths: read ([`inspect`]), judged ([`advise`], pure), changed and put back ([`apply`],
+//! [`revert`]), watched ([`check`]), told to other programs ([`export`]); and what limits a path between two hosts
+//! ([`limits`], pure).
+//!
+//! Only sysctls are changed. For devices and processors the commands are told, because which of them a machine's owner wants
+//! to have after a restart is a matter of that machine's own network configuration.
+//!
+//! ```
+//! use tune::{Goal, HostFacts, advise};
+//!
+//! let goal = Goal {
+//!     rate: "10gbit".parse().unwrap(),
+//!     rtt: "50ms".parse().unwrap(),
+//!     streams: 1,
+//!     device: None,
+//!     lower: false,
+//! };
+//! let advice = advise(&HostFacts::default(), &goal).unwrap();
+//! assert_eq!((advice.bdp_bytes, advice.buffer_bytes), (62_500_000, 120 << 20));
+//! ```
+
+mod advice;
+mod advise;
+mod advise_devices;
+mod apply;
+mod check;
+mod error;
+mod ethtool;
+mod export;
+mod facts;
+mod inspect;
+mod journal;
+pub mod limits;
+mod netlink;
+mod roots;
+mod sys;
+mod sysctl;
+
+pub use advice::{Advice, Goal, Item, Refusal, State, Target};
+pub use advise::advise;
+pub use apply::{Reverted, Wanted, apply, revert};
+pub use check::{Difference, check};
+pub use error::Error;
+pub use export::{Format, command, export};
+pub use facts::{
+    Coalescing, Device, HostFacts, Interrupt, Offloads, Pause, Reading, Rings, Route, Setting, Softnet,
+};
+pub use inspect::{device_towards, inspect, is_lab_host};
+pub use journal::{FileChange, Journal, SettingChange};
+pub use roots::Roots;

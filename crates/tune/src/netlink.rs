@@ -1,0 +1,167 @@
+//! Devices and routes as rtnetlink tells them, of this thread's network namespace.
+
+use std::{collections::BTreeMap, io, net::IpAddr};
+
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::{
+    AddressFamily, RouteNetlinkMessage,
+    address::{AddressAttribute, AddressMessage},
+    link::{LinkAttribute, LinkFlags, LinkMessage},
+    route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric},
+};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::facts::{Device, Route};
+
+/// Names of metrics by their number (linux/rtnetlink.h, RTAX_*), for the lock's bits.
+const METRICS: [(u32, &str); 12] = [
+    (2, "mtu"),
+    (3, "window"),
+    (4, "rtt"),
+    (5, "rttvar"),
+    (6, "ssthresh"),
+    (7, "cwnd"),
+    (8, "advmss"),
+    (9, "reordering"),
+    (11, "initcwnd"),
+    (13, "rto_min"),
+    (14, "initrwnd"),
+    (15, "quickack"),
+];
+
+/// All devices but the loopback one, with what rtnetlink knows of them.
+pub(crate) fn devices() -> io::Result<Vec<Device>> {
+    let mut found = Vec::new();
+    dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), |message| {
+        if let RouteNetlinkMessage::NewLink(link) = message
+            && !link.header.flags.contains(LinkFlags::Loopback)
+        {
+            found.push(device(&link));
+        }
+    })?;
+    Ok(found)
+}
+
+fn device(link: &LinkMessage) -> Device {
+    let mut device = Device {
+        index: link.header.index,
+        up: link.header.flags.contains(LinkFlags::Up),
+        ..Device::default()
+    };
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => device.name = name.clone(),
+            LinkAttribute::Mtu(mtu) => device.mtu = *mtu,
+            LinkAttribute::TxQueueLen(packets) => device.tx_queue_len = *packets,
+            LinkAttribute::Qdisc(name) => device.qdisc = Some(name.clone()),
+            _ => {}
+        }
+    }
+    device
+}
+
+/// The number of the device that has an address.
+pub(crate) fn device_with_address(address: IpAddr) -> io::Result<Option<u32>> {
+    let mut found = None;
+    dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()), |message| {
+        if let RouteNetlinkMessage::NewAddress(message) = message
+            && message.attributes.iter().any(|one| match one {
+                AddressAttribute::Address(own) | AddressAttribute::Local(own) => *own == address,
+                _ => false,
+            })
+        {
+            found = Some(message.header.index);
+        }
+    })?;
+    Ok(found)
+}
+
+/// Routes of either version that have metrics. `names` tells devices by their numbers.
+pub(crate) fn routes(names: &BTreeMap<u32, String>) -> io::Result<Vec<Route>> {
+    let mut found = Vec::new();
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let mut request = RouteMessage::default();
+        request.header.address_family = family;
+        dump(RouteNetlinkMessage::GetRoute(request), |message| {
+            if let RouteNetlinkMessage::NewRoute(message) = message {
+                let route = route(&message, names);
+                if !route.metrics.is_empty() {
+                    found.push(route);
+                }
+            }
+        })?;
+    }
+    Ok(found)
+}
+
+fn route(message: &RouteMessage, names: &BTreeMap<u32, String>) -> Route {
+    let mut route = Route { to: "default".into(), ..Route::default() };
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(to)) => {
+                route.to = format!("{to}/{}", message.header.destination_prefix_length);
+            }
+            RouteAttribute::Destination(RouteAddress::Inet6(to)) => {
+                route.to = format!("{to}/{}", message.header.destination_prefix_length);
+            }
+            RouteAttribute::Oif(index) => route.device = names.get(index).cloned(),
+            RouteAttribute::Metrics(metrics) => metrics.iter().for_each(|metric| add(metric, &mut route)),
+            _ => {}
+        }
+    }
+    route
+}
+
+fn add(metric: &RouteMetric, route: &mut Route) {
+    let (name, value) = match metric {
+        RouteMetric::Lock(bits) => {
+            let named = METRICS.iter().filter(|(number, _)| bits & (1 << number) != 0);
+            route.locked = named.map(|(_, name)| name.to_string()).collect();
+            return;
+        }
+        RouteMetric::Mtu(value) => ("mtu", value),
+        RouteMetric::Window(value) => ("window", value),
+        RouteMetric::Rtt(value) => ("rtt", value),
+        RouteMetric::RttVar(value) => ("rttvar", value),
+        RouteMetric::SsThresh(value) => ("ssthresh", value),
+        RouteMetric::Cwnd(value) => ("cwnd", value),
+        RouteMetric::Advmss(value) => ("advmss", value),
+        RouteMetric::Reordering(value) => ("reordering", value),
+        RouteMetric::InitCwnd(value) => ("initcwnd", value),
+        RouteMetric::RtoMin(value) => ("rto_min", value),
+        RouteMetric::InitRwnd(value) => ("initrwnd", value),
+        RouteMetric::QuickAck(value) => ("quickack", value),
+        _ => return,
+    };
+    route.metrics.insert(name.into(), u64::from(*value));
+}
+
+/// Asks for a list and hands each message on.
+fn dump(request: RouteNetlinkMessage, mut each: impl FnMut(RouteNetlinkMessage)) -> io::Result<()> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    loop {
+        let (answer, _) = socket.recv_from_full()?;
+        let mut rest = &answer[..];
+        while !rest.is_empty() {
+            let message =
+                NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(io::Error::other)?;
+            let length = (message.header.length as usize).next_multiple_of(4).clamp(4, rest.len().max(4));
+            rest = rest.get(length..).unwrap_or_default();
+            match message.payload {
+                NetlinkPayload::InnerMessage(inner) => each(inner),
+                NetlinkPayload::Done(_) => return Ok(()),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                _ => {}
+            }
+        }
+    }
+}

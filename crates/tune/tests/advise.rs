@@ -1,0 +1,201 @@
+//! What is advised to hosts of many kinds.
+
+use proptest::prelude::*;
+use tune::{
+    Advice, Device, Goal, HostFacts, Offloads, Reading, Refusal, Rings, Setting, State, Target, advise,
+};
+use units::{BitRate, Bytes, Time};
+
+/// Linux 6.18 as it comes, with 24 GiB of memory.
+fn host(kernel: &str) -> HostFacts {
+    let settings = [
+        ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
+        ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+        ("net.ipv4.tcp_mem", "287898 383867 575796"),
+        ("net.core.rmem_max", "4194304"),
+        ("net.core.wmem_max", "4194304"),
+        ("net.ipv4.tcp_window_scaling", "1"),
+        ("net.ipv4.tcp_sack", "1"),
+        ("net.ipv4.tcp_timestamps", "1"),
+        ("net.ipv4.tcp_moderate_rcvbuf", "1"),
+        ("net.ipv4.tcp_no_metrics_save", "0"),
+        ("net.ipv4.tcp_slow_start_after_idle", "1"),
+        ("net.ipv4.tcp_adv_win_scale", "-2"),
+        ("net.ipv4.tcp_mtu_probing", "0"),
+        ("net.ipv4.tcp_congestion_control", "reno"),
+        ("net.ipv4.tcp_allowed_congestion_control", "reno cubic"),
+        ("net.core.default_qdisc", "pfifo_fast"),
+        ("net.core.netdev_max_backlog", "1000"),
+    ];
+    let mut facts = HostFacts {
+        kernel: kernel.into(),
+        memory_bytes: Reading::Known(24 << 30),
+        cpus: 8,
+        ..HostFacts::default()
+    };
+    for (name, value) in settings {
+        set(&mut facts, name, value);
+    }
+    facts
+}
+
+fn set(facts: &mut HostFacts, name: &str, value: &str) {
+    let setting = Setting { value: value.into(), read_only: false };
+    facts.sysctls.insert(name.into(), Reading::Known(setting));
+}
+
+fn goal(rate: &str, rtt: &str, streams: u32) -> Goal {
+    Goal { rate: rate.parse().unwrap(), rtt: rtt.parse().unwrap(), streams, device: None, lower: false }
+}
+
+fn state<'a>(advice: &'a Advice, name: &str) -> Option<(&'a State, &'a str)> {
+    let is_it = |target: &Target| target.name() == name;
+    advice.items.iter().find(|item| is_it(&item.target)).map(|item| (&item.state, item.advised.as_str()))
+}
+
+#[test]
+fn a_new_kernel_for_ten_gigabits_over_fifty_milliseconds() {
+    let advice = advise(&host("6.18.44"), &goal("10gbit", "50ms", 1)).unwrap();
+    assert_eq!(advice.buffer_bytes, 120 << 20, "Lab 8: twice 62.5 MB, in MiB");
+    assert_eq!(state(&advice, "net.ipv4.tcp_rmem"), Some((&State::Change, "4096 131072 125829120")));
+    assert_eq!(state(&advice, "net.ipv4.tcp_wmem"), Some((&State::Change, "4096 16384 125829120")));
+    assert_eq!(state(&advice, "net.core.rmem_max"), Some((&State::Change, "125829120")));
+    assert_eq!(state(&advice, "net.ipv4.tcp_window_scaling"), Some((&State::Fine, "1")));
+    assert_eq!(state(&advice, "net.ipv4.tcp_congestion_control"), Some((&State::Change, "cubic")));
+    assert_eq!(state(&advice, "net.ipv4.tcp_adv_win_scale"), None, "ignored since 6.6");
+    assert_eq!(state(&advice, "net.ipv4.tcp_mem"), None, "240 MiB are far below the pressure of 1.5 GB");
+    let old = advise(&host("6.1.0"), &goal("10gbit", "50ms", 1)).unwrap();
+    assert_eq!(
+        state(&old, "net.ipv4.tcp_adv_win_scale"),
+        Some((&State::Change, "1")),
+        "-2 is a quarter of the buffer"
+    );
+}
+
+#[test]
+fn nothing_is_lowered_unless_asked() {
+    let mut facts = host("6.18.44");
+    set(&mut facts, "net.ipv4.tcp_rmem", "4096 131072 536870912");
+    set(&mut facts, "net.core.rmem_max", "536870912");
+    let small = goal("100mbit", "20ms", 1);
+    let advice = advise(&facts, &small).unwrap();
+    assert_eq!(state(&advice, "net.ipv4.tcp_rmem"), Some((&State::Better, "4096 131072 536870912")));
+    assert_eq!(state(&advice, "net.core.rmem_max"), Some((&State::Better, "536870912")));
+    let lower = advise(&facts, &Goal { lower: true, ..small }).unwrap();
+    assert_eq!(state(&lower, "net.ipv4.tcp_rmem"), Some((&State::Change, "4096 131072 1048576")));
+    assert_eq!(state(&lower, "net.core.rmem_max"), Some((&State::Change, "1048576")));
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_what_would() {
+    let refusal = advise(&host("6.18"), &goal("100gbit", "300ms", 1)).unwrap_err();
+    let Refusal::Window { streams, .. } = refusal else { panic!("{refusal}") };
+    let at = |streams| advise(&host("6.18"), &goal("100gbit", "300ms", streams));
+    assert!(!matches!(at(streams), Err(Refusal::Window { .. })), "{streams} are enough");
+    let most = advise(&host("6.18"), &goal("100gbit", "85.87ms", 1)).unwrap();
+    assert_eq!(
+        most.buffer_bytes,
+        i32::MAX as u64,
+        "a window of 1.0734 GB is possible, twice as much buffer is not"
+    );
+    let mut small = host("6.18");
+    small.memory_bytes = Reading::Known(256 << 20);
+    let refusal = advise(&small, &goal("10gbit", "50ms", 1)).unwrap_err();
+    assert!(
+        matches!(refusal, Refusal::Memory { .. }) && refusal.to_string().contains("240 MiB"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn what_belongs_to_the_machine_is_left_to_it() {
+    let mut facts = host("6.18");
+    let value = "4194304".to_string();
+    facts.sysctls.insert("net.core.rmem_max".into(), Reading::Known(Setting { value, read_only: true }));
+    facts.sysctls.insert("net.core.wmem_max".into(), Reading::unknown("no such setting"));
+    let advice = advise(&facts, &goal("10gbit", "50ms", 1)).unwrap();
+    assert!(matches!(state(&advice, "net.core.rmem_max"), Some((State::Elsewhere { .. }, _))));
+    assert!(matches!(state(&advice, "net.core.wmem_max"), Some((State::Unknown { .. }, _))));
+    assert!(advice.changes().all(|(name, ..)| !name.starts_with("net.core.")));
+}
+
+#[test]
+fn devices_get_commands_and_no_changes() {
+    let mut facts = host("6.18");
+    facts.devices.push(Device {
+        name: "eth7".into(),
+        up: true,
+        mtu: 9000,
+        qdisc: Some("pfifo_fast".into()),
+        tx_queue_len: 1000,
+        speed_mbps: Reading::Known(1000),
+        rings: Reading::Known(Rings { rx: 256, rx_max: 4096, tx: 4096, tx_max: 4096 }),
+        offloads: Reading::Known(Offloads {
+            tso: true,
+            gso: true,
+            gro: false,
+            lro: false,
+            rx_checksum: true,
+            tx_checksum: true,
+        }),
+        ..Device::default()
+    });
+    facts.fq = Reading::Known(true);
+    let advice = advise(&facts, &goal("10gbit", "50ms", 1)).unwrap();
+    assert_eq!(state(&advice, "eth7 rx ring"), Some((&State::Change, "4096")));
+    assert_eq!(state(&advice, "eth7 tx ring"), Some((&State::Fine, "4096")));
+    assert_eq!(state(&advice, "eth7 gro"), Some((&State::Change, "on")));
+    assert_eq!(state(&advice, "eth7 link").unwrap().0, &State::Look, "1 Gb/s never makes 10");
+    assert_eq!(state(&advice, "eth7 qdisc"), Some((&State::Look, "fq")));
+    assert_eq!(state(&advice, "net.ipv4.tcp_mtu_probing"), Some((&State::Change, "1")), "jumbo frames");
+    assert_eq!(state(&advice, "net.core.default_qdisc"), Some((&State::Change, "fq")));
+    assert!(advice.changes().all(|(name, ..)| name.starts_with("net.")));
+    let export = |format| tune::export(&advice, format, "10 Gb/s x 50 ms");
+    let ethtool = export(tune::Format::Ethtool);
+    assert!(
+        ethtool.contains("ethtool -G eth7 rx 4096\n") && ethtool.contains("ethtool -K eth7 gro on\n"),
+        "{ethtool}"
+    );
+    assert!(!ethtool.contains("tcp_rmem"));
+    assert!(export(tune::Format::NetworkManager).contains("ethtool.ring-rx 4096"));
+    assert!(export(tune::Format::Sysctl).contains("\nnet.ipv4.tcp_rmem = 4096 131072 125829120\n"));
+    let ansible = export(tune::Format::Ansible);
+    assert!(ansible.contains("    value: \"4096 131072 125829120\"\n"), "{ansible}");
+    assert!(ansible.contains("ansible.builtin.command: ethtool -G eth7 rx 4096"), "{ansible}");
+}
+
+proptest! {
+    /// What is advised, once it is so, is fine; and no buffer becomes smaller.
+    #[test]
+    fn advice_is_at_peace_with_itself(rate in 1u64..=400_000, rtt_us in 10u64..=400_000, streams in 1u32..=64, most in 4096u64..1 << 31) {
+        let mut facts = host("6.18.44");
+        facts.memory_bytes = Reading::Known(1 << 50);
+        set(&mut facts, "net.ipv4.tcp_rmem", &format!("4096 4096 {most}"));
+        let goal = Goal { rate: BitRate(rate * 1_000_000), rtt: Time(rtt_us * 1000), streams, device: None, lower: false };
+        let Ok(advice) = advise(&facts, &goal) else { return Ok(()) };
+        let before = facts.clone();
+        for (name, _, value) in advice.changes() {
+            set(&mut facts, name, value);
+        }
+        let again = advise(&facts, &goal).unwrap();
+        prop_assert_eq!(again.changes().count(), 0);
+        for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_mem"] {
+            let (was, is) = (before.triple(name).unwrap(), facts.triple(name).unwrap());
+            prop_assert!(is.iter().zip(was).all(|(is, was)| *is >= was), "{}: {:?} {:?}", name, was, is);
+        }
+        let bdp = model::bdp(goal.rate, goal.rtt);
+        prop_assert!(streams > 1 || facts.triple("net.ipv4.tcp_rmem").unwrap()[2] >= 2 * bdp.0);
+        prop_assert!(Bytes(advice.buffer_bytes) <= Bytes(i32::MAX as u64));
+    }
+
+    /// Facts come from other hosts as well.
+    #[test]
+    fn no_facts_panic(texts in proptest::collection::vec("[-0-9 a-z]{0,40}", 17), rate in any::<u64>(), rtt in any::<u64>(), streams in any::<u32>()) {
+        let mut facts = host("6.18.44");
+        let names: Vec<String> = facts.sysctls.keys().cloned().collect();
+        for (name, text) in names.iter().zip(&texts) {
+            set(&mut facts, name, text);
+        }
+        let _ = advise(&facts, &Goal { rate: BitRate(rate), rtt: Time(rtt), streams, device: None, lower: true });
+    }
+}

@@ -1,0 +1,195 @@
+//! The ranking, for paths and hosts made up: each fault is named first, and a healthy path is said to be one.
+
+use proptest::prelude::*;
+use schema::{Cause, FlowSample, FlowSummary, Limited};
+use tune::{
+    HostFacts, Reading, Setting,
+    limits::{Capacity, Datagrams, Kind, Limit, Mtu, Observed, outstanding_at_loss, rank},
+};
+use units::Time;
+
+const RTT: Time = Time::from_millis(20);
+/// 100 Mb/s at MTU 1500, as TCP's payload.
+const CAPACITY: f64 = 95.6e6;
+
+fn facts(settings: &[(&str, &str)]) -> HostFacts {
+    let mut facts = HostFacts { kernel: "6.18.0".into(), ..HostFacts::default() };
+    let defaults = [
+        ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
+        ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+        ("net.ipv4.tcp_window_scaling", "1"),
+    ];
+    for (name, value) in defaults.iter().chain(settings) {
+        let setting = Setting { value: (*value).into(), read_only: false };
+        facts.sysctls.insert((*name).into(), Reading::Known(setting));
+    }
+    facts
+}
+
+/// A path of 100 Mb/s and 20 ms without a fault, and a test that got `got_bps` and was limited by `cause`.
+fn seen(got_bps: f64, cause: Cause) -> Observed {
+    let mut limited = Limited::default();
+    *limited.share_mut(cause) = 1.0;
+    Observed {
+        from: "h1".into(),
+        to: "h2".into(),
+        sender: Some(facts(&[])),
+        receiver: Some(facts(&[])),
+        rtt: RTT,
+        expected: Some((94.1e6, "--rate 100 Mb/s".into())),
+        mtu: Mtu { device: 1500, passes: Some(1500) },
+        capacity: Some(Capacity { goodput_bps: CAPACITY, at_least: false, how: "datagrams".into() }),
+        datagrams: Datagrams { sent: 8000, lost: 0 },
+        flow: Some(FlowSummary {
+            name: "stream-1".into(),
+            steady_goodput_bps: Some(got_bps),
+            verdict: Some(cause),
+            limited,
+            limited_steady: limited,
+            retransmitted_segs: Some(40),
+            sent_segs: Some(10_000),
+            min_rtt_us: Some(20_100.0),
+            median_rtt_us: Some(21_000.0),
+            mss_bytes: Some(1448),
+            ..FlowSummary::default()
+        }),
+        outstanding_at_loss: None,
+        sender_busy: Some(0.1),
+        receiver_busy: Some(0.1),
+    }
+}
+
+fn first(seen: &Observed) -> Limit {
+    let ranking = rank(seen);
+    assert!(ranking.limits.windows(2).all(|pair| pair[0].allows_bps <= pair[1].allows_bps), "{ranking:?}");
+    assert_eq!(ranking.healthy, ranking.limits[0].kind == Kind::PathRate);
+    ranking.limits[0].clone()
+}
+
+#[test]
+fn a_healthy_path_is_said_to_be_one() {
+    for cause in [Cause::PathRate, Cause::Loss, Cause::SlowStart] {
+        let limit = first(&seen(94e6, cause));
+        assert_eq!((limit.kind, limit.measured, limit.change), (Kind::PathRate, true, None), "{cause:?}");
+    }
+}
+
+#[test]
+fn small_buffers_are_named_with_host_setting_and_gain() {
+    let small =
+        facts(&[("net.ipv4.tcp_rmem", "4096 65536 65536"), ("net.ipv4.tcp_wmem", "4096 16384 65536")]);
+    let receive = first(&Observed { receiver: Some(small.clone()), ..seen(18e6, Cause::ReceiveWindow) });
+    assert_eq!(
+        (receive.kind, receive.host.as_deref(), receive.allows_bps),
+        (Kind::ReceiveBuffer, Some("h2"), 18e6)
+    );
+    let change = receive.change.unwrap();
+    assert!(change.contains("on h2: longfat tune --rate 96mbit --rtt 20000us --apply"), "{change}");
+    assert!(change.contains("net.ipv4.tcp_rmem = 4096 65536 1048576"), "{change}");
+    assert_eq!(receive.gain_bps, Some(CAPACITY - 18e6));
+    let send = first(&Observed { sender: Some(small), ..seen(50e6, Cause::SendBuffer) });
+    assert_eq!((send.kind, send.host.as_deref()), (Kind::SendBuffer, Some("h1")));
+    // Of a peer that tells nothing, the verdict alone tells.
+    let silent = first(&Observed { receiver: None, ..seen(18e6, Cause::ReceiveWindow) });
+    assert_eq!((silent.kind, silent.change), (Kind::ReceiveBuffer, None));
+}
+
+#[test]
+fn window_scaling_is_named_before_the_window_that_it_makes() {
+    let off = Some(facts(&[("net.ipv4.tcp_window_scaling", "0")]));
+    let there = first(&Observed { receiver: off.clone(), ..seen(25e6, Cause::ReceiveWindow) });
+    assert_eq!((there.kind, there.host.as_deref(), there.measured), (Kind::WindowScaling, Some("h2"), true));
+    let here = first(&Observed { sender: off, ..seen(25e6, Cause::ReceiveWindow) });
+    assert_eq!((here.kind, here.host.as_deref()), (Kind::WindowScaling, Some("h1")));
+}
+
+#[test]
+fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
+    let bdp = CAPACITY / 8.0 * 0.02;
+    let lossy = Observed {
+        outstanding_at_loss: Some(0.15 * bdp),
+        datagrams: Datagrams { sent: 8000, lost: 40 },
+        ..seen(9e6, Cause::Loss)
+    };
+    assert_eq!(first(&lossy).kind, Kind::Loss);
+    // Retransmissions of what was not lost make TCP's share several times that of datagrams.
+    let flow = lossy.flow.clone().map(|flow| FlowSummary { retransmitted_segs: Some(250), ..flow });
+    assert_eq!(first(&Observed { flow, ..lossy }).kind, Kind::Loss);
+    let full = Observed { outstanding_at_loss: Some(1.05 * bdp), ..seen(70e6, Cause::Loss) };
+    assert_eq!(first(&full).kind, Kind::ShortQueue);
+    let bursts = Observed { outstanding_at_loss: Some(0.4 * bdp), ..seen(40e6, Cause::Loss) };
+    assert_eq!(first(&bursts).kind, Kind::ShortQueue, "datagrams that come one by one are not lost");
+    let unknown = Observed { capacity: None, datagrams: Datagrams::default(), ..seen(40e6, Cause::Loss) };
+    assert_eq!(first(&unknown).kind, Kind::Loss);
+}
+
+#[test]
+fn a_slow_hop_is_one_that_is_slower_than_expected() {
+    let half = Capacity { goodput_bps: CAPACITY / 2.0, at_least: false, how: "datagrams".into() };
+    let slow = Observed { capacity: Some(half.clone()), ..seen(47e6, Cause::PathRate) };
+    assert_eq!(first(&slow).kind, Kind::SlowHop);
+    let nobody_expected_more =
+        Observed { capacity: Some(half), expected: None, ..seen(47e6, Cause::PathRate) };
+    assert_eq!(first(&nobody_expected_more).kind, Kind::PathRate);
+}
+
+#[test]
+fn a_black_hole_is_named_whatever_else_there_is() {
+    let hole = Observed { mtu: Mtu { device: 1500, passes: Some(1400) }, ..seen(0.0, Cause::Loss) };
+    let limit = first(&hole);
+    assert_eq!((limit.kind, limit.allows_bps, limit.gain_bps), (Kind::MtuBlackHole, 0.0, Some(CAPACITY)));
+    let unknown = Observed { mtu: Mtu { device: 1500, passes: None }, ..seen(94e6, Cause::PathRate) };
+    assert_eq!(first(&unknown).kind, Kind::PathRate);
+}
+
+#[test]
+fn a_receiver_without_time_is_told_from_one_with_small_buffers() {
+    for cause in [Cause::Application, Cause::ReceiveWindow] {
+        let busy = Observed { receiver_busy: Some(0.99), ..seen(30e6, cause) };
+        let limit = first(&busy);
+        assert_eq!((limit.kind, limit.host.as_deref()), (Kind::ReceiverCpu, Some("h2")), "{cause:?}");
+    }
+    assert_eq!(first(&seen(30e6, Cause::Application)).kind, Kind::Application);
+    let sender = Observed { sender_busy: Some(0.99), ..seen(30e6, Cause::HostCpu) };
+    assert_eq!(first(&sender).kind, Kind::SenderCpu);
+}
+
+#[test]
+fn losses_count_once_an_episode_with_what_was_outstanding_before() {
+    let row = |ms: i64, retransmitted, unacked| FlowSample {
+        time_us: ms * 1000,
+        srtt_us: Some(20_000),
+        snd_mss_bytes: Some(1000),
+        unacked_segs: Some(unacked),
+        total_retrans_segs: Some(retransmitted),
+        ..FlowSample::default()
+    };
+    let rows = [
+        row(0, 0, 100),
+        row(10, 0, 200),
+        row(20, 3, 150),
+        // The same episode.
+        row(30, 5, 90),
+        row(40, 5, 80),
+        row(100, 5, 120),
+        row(110, 6, 100),
+        row(200, 6, 300),
+        row(210, 7, 150),
+    ];
+    assert_eq!(outstanding_at_loss(&rows), Some(200_000.0), "of 200, 120 and 300 segments");
+    assert_eq!(outstanding_at_loss(&rows[..2]), None);
+    assert_eq!(outstanding_at_loss(&[]), None);
+}
+
+proptest! {
+    /// The other end tells its facts: whatever they are, there is a ranking in order.
+    #[test]
+    fn no_facts_of_a_peer_panic(rmem in "[-0-9 a-z]{0,40}", scaling in "[-0-9]{0,3}", got in 0.0f64..1e12, rtt in any::<u64>(), busy in any::<f64>()) {
+        let peer = facts(&[("net.ipv4.tcp_rmem", &rmem), ("net.ipv4.tcp_window_scaling", &scaling)]);
+        for cause in Cause::ALL {
+            let odd = Observed { receiver: Some(peer.clone()), rtt: Time(rtt), receiver_busy: Some(busy), ..seen(got, cause) };
+            let limits = rank(&odd).limits;
+            prop_assert!(limits.windows(2).all(|pair| pair[0].allows_bps <= pair[1].allows_bps));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A gnuplot script over the tables of a record as CSV, to be changed by hand.
+
+use schema::{FlowSample, Metrics, RunSummary};
+
+/// What is drawn where it is known: a column of flows.csv, what it is divided by, and the axis.
+const PANELS: [(&str, f64, &str); 3] = [
+    ("goodput_bps", 1e6, "goodput (Mb/s)"),
+    ("snd_cwnd_segs", 1.0, "congestion window (segments)"),
+    ("srtt_us", 1e3, "round-trip time (ms)"),
+];
+
+/// The script for a run whose `flows.csv` lies beside it.
+pub fn gnuplot(title: &str, run: &RunSummary, rows: &[FlowSample]) -> String {
+    let panels: Vec<_> =
+        PANELS.into_iter().filter(|(column, ..)| rows.iter().any(|row| row.get(column).is_some())).collect();
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut script = format!(
+        "# gnuplot -p plot.gp\nset datafile separator \",\"\nset key outside right\nset xrange [0:{:.3}]\nset yrange [0:*]\n\
+         set multiplot layout {},1 title \"{}\"\n",
+        run.duration_s.max(0.001),
+        panels.len().max(1),
+        quoted(title)
+    );
+    for (number, (column, scale, label)) in panels.iter().enumerate() {
+        script.push_str(&format!("set ylabel \"{label}\"\n"));
+        if number + 1 == panels.len() {
+            script.push_str("set xlabel \"time (s)\"\n");
+        }
+        let curves: Vec<String> = run
+            .flows
+            .iter()
+            .map(|flow| {
+                let name = quoted(&flow.name);
+                format!(
+                    "\"flows.csv\" using (strcol(\"flow\") eq \"{name}\" ? column(\"time_us\")*1e-6 : NaN):\
+                     (column(\"{column}\")/{scale:.1}) with lines title \"{name}\" noenhanced"
+                )
+            })
+            .collect();
+        script.push_str(&format!("plot {}\n", curves.join(", \\\n     ")));
+    }
+    script.push_str("unset multiplot\n");
+    script
+}

@@ -4,7 +4,7 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: demo test instructions bench fidelity lint fuzz build dist test-dist setup install docs-pictures clean
+.PHONY: demo test web test-web instructions bench fidelity lint fuzz build dist test-dist setup install docs-pictures clean
 
 demo: build
 	@mkdir -p $(DEMO)
@@ -27,6 +27,15 @@ lint: setup
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	scripts/check-pure.sh
 
+# The page from its sources in web/ (Node 20), and its tests in a headless Chromium.
+web:
+	@scripts/setup.sh web
+	scripts/web.sh build
+
+test-web: build
+	@scripts/setup.sh web
+	LONGFAT=$(abspath $(LONGFAT)) scripts/web.sh test
+
 # Fuzzes every decoder for a minute each.
 fuzz: setup
 	@scripts/fuzz.sh
@@ -44,6 +53,7 @@ bench: setup
 	cargo bench --locked -p longfat-sim --bench tcp
 	scripts/bench-ns3.sh
 	cargo bench --locked -p longfat-lab --bench lab
+	cargo bench --locked -p longfat-view --bench page
 	cargo bench --locked -p longfat --bench cc
 	cargo bench --locked -p longfat --bench iperf3
 	ulimit -n 4096 && cargo bench --locked -p longfat-watch --bench look

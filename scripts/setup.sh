@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building needs and this machine has not; `setup.sh tests` also what the tests run on the lab's hosts and
-# compare with, `setup.sh dist` what packages are made with. Says what it installs.
+# compare with, `setup.sh dist` what packages are made with, `setup.sh web` what the page of `longfat view` is built and tested with. Says what it installs.
 set -eu
 if ! command -v cargo >/dev/null; then
     echo "longfat needs Rust (cargo 1.95 or newer): see https://rustup.rs" >&2
@@ -42,6 +42,11 @@ if [ "${1:-}" = tests ]; then
     need mtr mtr-tiny
     need tshark tshark
     need valgrind valgrind
+fi
+if [ "${1:-}" = web ]; then
+    # Building the page takes Node 20, which Debian 12 has not: see https://nodejs.org.
+    need npm npm
+    need chromium chromium
 fi
 if [ "${1:-}" = dist ]; then
     need dpkg-deb dpkg

@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     bdp, cc_command, diagnose_command, exit, export_command, import_command, lab_command, manual,
     probe_command, records, reproduce, run, scenario_command, serve_command, sweep_command, test_args,
-    test_command, tune_command, watch_command,
+    test_command, tune_command, view_command, watch_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
@@ -69,6 +69,8 @@ enum Command {
     Plot(records::PlotArgs),
     /// Write a report of runs as one HTML file
     Report(records::ReportArgs),
+    /// Show all runs in the browser: zoom, compare, watch them while they run
+    View(view_command::ViewArgs),
     /// Make records of other programs' measurements
     #[command(subcommand)]
     Import(import_command::ImportCommand),
@@ -110,6 +112,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Compare(args) => records::compare(args, &cli.runs, cli.json),
         Command::Plot(args) => records::plot(args, &cli.runs, cli.json),
         Command::Report(args) => records::report(args, &cli.runs, cli.json),
+        Command::View(args) => view_command::run(args, &cli.runs, cli.json),
         Command::Import(command) => import_command::run(command, &cli.runs, cli.json),
         Command::Export(command) => export_command::run(command, &cli.runs, cli.json),
         Command::Man(args) => manual::man(args, Cli::command()),

@@ -7,11 +7,11 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use record::{Run, RunEntry};
-use schema::{PublishedResult, Summary};
-use serde_json::{Value, json};
+use record::Run;
+use schema::Summary;
+use serde_json::json;
 use units::Time;
-use view::{LoadedRun, PlotOptions, ReportExtra};
+use view::{LoadedRun, PlotOptions, ReportExtra, RunItem};
 
 use crate::{exit::Exit, output};
 
@@ -73,7 +73,7 @@ pub struct ReportArgs {
 pub fn ls(_: &LsArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let entries = record::list(runs_dir)?;
     if json {
-        output::json(&entries.iter().map(entry).collect::<Vec<_>>())
+        output::json(&entries.iter().map(RunItem::of).collect::<Vec<_>>())
     } else {
         output::text(&view::table::runs(&entries))
     }
@@ -143,26 +143,6 @@ pub fn write(path: Option<&Path>, text: &str, json: bool) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn entry(entry: &RunEntry) -> Value {
-    let mut value = json!({
-        "scenario": entry.scenario, "id": entry.id, "path": entry.path, "partial": entry.partial,
-    });
-    match &entry.run {
-        Ok(run) => {
-            let run = run.run();
-            value["engine"] = json!(run.engine);
-            value["variant"] = json!(run.variant);
-            value["started"] = json!(run.started);
-            value["duration_s"] = json!(run.duration_s);
-            value["quality_ok"] = json!(run.quality.ok);
-            let flow = |f: &schema::FlowSummary| json!({ "name": f.name, "goodput_bps": f.goodput_bps, "verdict": f.verdict });
-            value["flows"] = run.flows.iter().map(flow).collect();
-        }
-        Err(error) => value["error"] = json!(error.to_string()),
-    }
-    value
-}
-
 /// One summary of records of one scenario: their runs, and the published figures of all their engines.
 fn together(runs: &[Run]) -> anyhow::Result<Summary> {
     let Some((first, others)) = runs.split_first() else {
@@ -179,25 +159,7 @@ fn together(runs: &[Run]) -> anyhow::Result<Summary> {
             return Err(Exit::BadInput(message).into());
         }
         summary.runs.extend(other.runs.clone());
-        other.published.iter().for_each(|p| add_published(&mut summary.published, p));
+        other.published.iter().for_each(|p| view::gather_published(&mut summary.published, p));
     }
     Ok(summary)
-}
-
-/// Fills in what the other engines' records know of a published figure; what is nearest to reality judges.
-fn add_published(all: &mut Vec<PublishedResult>, one: &PublishedResult) {
-    let same =
-        |p: &&mut PublishedResult| (&p.id, &p.metric, &p.variant) == (&one.id, &one.metric, &one.variant);
-    let Some(known) = all.iter_mut().find(same) else {
-        all.push(one.clone());
-        return;
-    };
-    let rank = |p: &PublishedResult| (p.lab.is_some(), p.sim.is_some(), p.model.is_some());
-    if rank(one) > rank(known) {
-        known.verdict = one.verdict;
-    }
-    known.model = known.model.or(one.model);
-    known.model_published_kernel = known.model_published_kernel.or(one.model_published_kernel);
-    known.sim = known.sim.or(one.sim);
-    known.lab = known.lab.or(one.lab);
 }

@@ -1,20 +1,8 @@
 //! A record's tables as comma-separated values (RFC 4180): a line of column names, as in the Parquet file, then a line for each
 //! row; what is absent is empty.
 
+use crate::columns::TableName;
 use crate::{Error, Run, table::Table};
-
-/// One of a record's tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TableName {
-    /// `flows.parquet`
-    Flows,
-    /// `links.parquet`
-    Links,
-    /// `events.parquet`
-    Events,
-    /// `trace.parquet`
-    Trace,
-}
 
 impl Run {
     /// A table of this record; with `only`, the rows of flows, links or subjects with these names.

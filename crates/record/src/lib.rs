@@ -27,6 +27,7 @@
 //!
 //! Not here: what the columns mean (`schema`), and how they are drawn (`view`).
 
+mod columns;
 mod csv;
 mod error;
 mod find;
@@ -36,7 +37,7 @@ mod run;
 mod table;
 mod writer;
 
-pub use csv::TableName;
+pub use columns::{ColumnFile, TableName, Texts};
 pub use error::Error;
 pub use find::{RunEntry, find, list};
 pub use id::new_id;

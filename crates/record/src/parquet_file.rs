@@ -135,18 +135,27 @@ fn definition_levels<V>(column: &Column, cells: &[Option<V>]) -> Option<Vec<i16>
 pub(crate) fn decode<T: Table>(file: File) -> Result<Vec<T>, String> {
     match catch_unwind(AssertUnwindSafe(|| decode_unguarded(file))) {
         Ok(Ok(rows)) => Ok(rows),
-        Ok(Err(Failure::Parquet(e))) => Err(format!("not a readable Parquet file ({e})")),
-        Ok(Err(Failure::Content(reason))) => Err(reason),
+        Ok(Err(failure)) => Err(failure.reason()),
         Err(_) => Err("the Parquet file is damaged".to_owned()),
     }
 }
 
 /// Why a file could not be decoded.
-enum Failure {
+pub(crate) enum Failure {
     /// It is no Parquet file, or a damaged one.
     Parquet(ParquetError),
     /// It is not one of ours.
     Content(String),
+}
+
+impl Failure {
+    /// For people, after the file's name.
+    pub(crate) fn reason(self) -> String {
+        match self {
+            Failure::Parquet(e) => format!("not a readable Parquet file ({e})"),
+            Failure::Content(reason) => reason,
+        }
+    }
 }
 
 impl From<ParquetError> for Failure {
@@ -223,7 +232,7 @@ fn required<V>(cell: Option<V>, column: &Column) -> Result<Option<V>, Failure> {
 }
 
 /// Calls `take` with each cell of a column, `None` for an absent one.
-fn read_cells<D: DataType>(
+pub(crate) fn read_cells<D: DataType>(
     mut reader: ColumnReaderImpl<D>,
     mut take: impl FnMut(Option<D::T>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use schema::{Event, FlowSample, LinkSample, RunSummary, SUMMARY_SCHEMA, Summary, TraceRow};
 
 use crate::Error;
+use crate::columns::TableName;
 use crate::error::Context;
 use crate::parquet_file::decode;
 use crate::table::Table;
@@ -77,17 +78,33 @@ impl Run {
         if whole.exists() || self.partial { self.rows() } else { Ok(Vec::new()) }
     }
 
-    /// The final file where there is one, else the parts one after the other.
+    /// The rows of all files of a table.
     fn rows<T: Table>(&self) -> Result<Vec<T>, Error> {
-        let whole = self.path.join(format!("{}.parquet", T::NAME));
-        if whole.exists() || !self.partial {
-            return read_table(&whole);
-        }
         let mut rows = Vec::new();
-        for part in self.parts(T::NAME)? {
-            rows.extend(read_table(&part)?);
+        for file in self.files_of(T::NAME)? {
+            let mut more = read_table(&file)?;
+            match rows.is_empty() {
+                true => rows = more,
+                false => rows.append(&mut more),
+            }
         }
         Ok(rows)
+    }
+
+    /// The Parquet files of a table, one after the other: one of a finished record, the parts so far of others. None where
+    /// nothing was traced.
+    pub fn files(&self, table: TableName) -> Result<Vec<PathBuf>, Error> {
+        let mut files = self.files_of(table.stem())?;
+        if table == TableName::Trace && !self.partial {
+            files.retain(|file| file.exists());
+        }
+        Ok(files)
+    }
+
+    /// The final file where there is one, else the parts.
+    fn files_of(&self, table: &str) -> Result<Vec<PathBuf>, Error> {
+        let whole = self.path.join(format!("{table}.parquet"));
+        if whole.exists() || !self.partial { Ok(vec![whole]) } else { self.parts(table) }
     }
 
     fn parts(&self, table: &str) -> Result<Vec<PathBuf>, Error> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use record::{Error, Run, Writer, find, list, new_id};
+use record::{ColumnFile, Error, Run, TableName, Writer, find, list, new_id};
 use schema::{Event, EventKind, FlowSample, LinkSample, Summary, TraceKind, TraceRow};
 
 fn summary() -> Summary {
@@ -343,4 +343,44 @@ fn a_full_disk_is_said_and_leaves_nothing_behind() {
     let message = Writer::create(&runs, "lab8", "at-once", &long, &summary()).unwrap_err().to_string();
     assert!(message.contains("scenario.toml") && message.contains("No space left"), "{message}");
     assert!(names(&disk.0).is_empty());
+}
+
+#[test]
+fn columns_are_read_without_rows() {
+    let runs = tempfile::tempdir().unwrap();
+    let writer = create(runs.path(), "20261121T031500Z-lab-tuned");
+    let mut flows: Vec<FlowSample> = (0..500).map(|i| flow(i * 10_000)).collect();
+    for row in flows.iter_mut().step_by(3) {
+        row.flow = "other".into();
+        row.goodput_bps = None;
+    }
+    let path = writer.finish(&summary(), &flows, &[link(5)], &[event(7)]).unwrap();
+    let run = Run::open(&path).unwrap();
+    let files = run.files(TableName::Flows).unwrap();
+    assert_eq!(files, [path.join("flows.parquet")]);
+    let file = ColumnFile::open(&files[0]).unwrap();
+    assert_eq!(file.groups(), 1);
+    let goodput = file.ints(0, "goodput_bps").unwrap().unwrap();
+    assert_eq!(goodput, flows.iter().map(|row| row.goodput_bps).collect::<Vec<_>>());
+    let names = file.texts(0, "flow").unwrap().unwrap();
+    assert_eq!(names.names, ["other", "bulk"]);
+    let name = |number: &Option<u32>| names.names[number.unwrap() as usize].clone();
+    assert_eq!(
+        names.rows.iter().map(name).collect::<Vec<_>>(),
+        flows.iter().map(|row| row.flow.clone()).collect::<Vec<_>>()
+    );
+    let numbers = file.numbers(0, "goodput_bps").unwrap().unwrap();
+    let as_number = |cell: &Option<i64>| cell.map(|value| value as f64);
+    let expected: Vec<Option<f64>> = goodput.iter().map(as_number).collect();
+    assert_eq!(numbers.iter().map(|n| (!n.is_nan()).then_some(*n)).collect::<Vec<_>>(), expected);
+    assert_eq!(file.numbers(0, "time_us").unwrap().unwrap()[499], 4_990_000.0);
+    assert_eq!((file.span_us(0), file.rows(0)), (Some((0, 4_990_000)), 500));
+    assert_eq!(file.ints(0, "no_such_column").unwrap(), None);
+    assert_eq!(file.numbers(0, "no_such_column").unwrap(), None);
+    assert!(file.ints(0, "flow").unwrap_err().to_string().contains("is not of integers"));
+    // All rows alike: told by the statistics.
+    let links = ColumnFile::open(&run.files(TableName::Links).unwrap()[0]).unwrap();
+    let direction = links.texts(0, "direction").unwrap().unwrap();
+    assert_eq!((direction.names, direction.rows), (vec!["forward".to_owned()], vec![Some(0)]));
+    assert_eq!(run.files(TableName::Trace).unwrap(), Vec::<PathBuf>::new());
 }

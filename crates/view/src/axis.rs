@@ -19,7 +19,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    fn symbol(self) -> &'static str {
+    pub(crate) fn symbol(self) -> &'static str {
         match self {
             Unit::BitRate => "b/s",
             Unit::Bytes => "B",

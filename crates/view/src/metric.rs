@@ -23,7 +23,7 @@ pub(crate) const FRIENDLY: [&str; 13] = [
 ];
 
 /// Rates above this are the kernel's "unlimited".
-const UNLIMITED_BPS: f64 = 1e15;
+pub(crate) const UNLIMITED_BPS: f64 = 1e15;
 
 /// The friendly metric names; every column name of the Parquet files works as well.
 pub fn metric_names() -> &'static [&'static str] {

@@ -17,7 +17,7 @@ pub(crate) const SERIES: [(&str, &str); 7] = [
 ];
 
 /// A cause's colour on light and on dark ground.
-fn cause_colours(cause: Cause) -> (&'static str, &'static str) {
+pub(crate) fn cause_colours(cause: Cause) -> (&'static str, &'static str) {
     match cause {
         Cause::ReceiveWindow => ("#b5588f", "#cf7fae"),
         Cause::SendBuffer => ("#e69f00", "#e8a820"),

@@ -1,0 +1,52 @@
+//! `longfat view`: starts, says where, refuses who has no token, and ends.
+
+mod common;
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Command, Stdio},
+};
+
+use common::{Place, SMALL};
+use serde_json::Value;
+
+#[test]
+fn the_page_is_served_until_it_is_told_to_end() {
+    let place = Place::new(SMALL);
+    assert_eq!(place.run(&["run", "s.toml", "--engine", "sim"]).code, 0);
+    let mut command = place.longfat(&["--json", "view", "last", "--no-open"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut document = String::new();
+    while serde_json::from_str::<Value>(&document).is_err() {
+        assert!(reader.read_line(&mut document).unwrap() > 0, "{document}");
+    }
+    let started: Value = serde_json::from_str(&document).unwrap();
+    let address = started["address"].as_str().unwrap();
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    assert!(started["url"].as_str().unwrap().starts_with(&format!("http://{address}/?token=")));
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    // A connection that says nothing does not hold the end up.
+    let _silent = TcpStream::connect(address).unwrap();
+    let pid = child.id().to_string();
+    Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_the_page_cannot_show_is_said() {
+    let place = Place::new(SMALL);
+    let none = place.run(&["view", "nothing", "--no-open"]);
+    assert_eq!(none.code, 2);
+    assert!(none.stderr.contains("no run \"nothing\""), "{}", none.stderr);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let refused = place.run(&["view", "--no-open", "--port", &port]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("cannot listen on 127.0.0.1:"), "{}", refused.stderr);
+}

@@ -1,0 +1,308 @@
+//! The JSON documents that the page reads. `web/src/api.ts` declares the same; a test compares them.
+
+use record::RunEntry;
+use schema::{Cause, HostInfo, PublishedResult, RunSummary, SweepKnee, SweptField, SweptValue};
+use serde::{Deserialize, Serialize};
+
+use super::marks::Mark;
+use super::topology::Topology;
+use crate::words;
+
+/// One line of the list of runs; `longfat ls --json` prints a list of these.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunItem {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The run's id.
+    pub id: String,
+    /// The record's directory.
+    pub path: std::path::PathBuf,
+    /// True where the run was cut short, or is going on.
+    pub partial: bool,
+    /// What is known of a record that can be read.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub known: Option<KnownRun>,
+    /// Why it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What the summary tells of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct KnownRun {
+    /// `lab`, `sim`, `model`, `test` and the like.
+    pub engine: String,
+    /// The variant's name.
+    pub variant: Option<String>,
+    /// When it began, RFC 3339.
+    pub started: String,
+    /// Its duration, seconds.
+    pub duration_s: f64,
+    /// Whether its figures may be quoted.
+    pub quality_ok: bool,
+    /// The flows.
+    pub flows: Vec<KnownFlow>,
+    /// The scenario's title.
+    pub title: String,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// The swept fields and their values, as in `flows.bulk.cc=cubic`.
+    pub sweep: Vec<String>,
+}
+
+/// What the summary tells of a flow.
+#[derive(Debug, Clone, Serialize)]
+pub struct KnownFlow {
+    /// Its name.
+    pub name: String,
+    /// Application bytes received over its time, as a rate.
+    pub goodput_bps: Option<f64>,
+    /// What limited it.
+    pub verdict: Option<Cause>,
+    /// Its congestion control.
+    pub cc: Option<String>,
+}
+
+impl RunItem {
+    /// Of an entry of the runs directory.
+    pub fn of(entry: &RunEntry) -> Self {
+        let known = entry.run.as_ref().ok().map(|record| {
+            let run = record.run();
+            let flow = |flow: &schema::FlowSummary| KnownFlow {
+                name: flow.name.clone(),
+                goodput_bps: flow.goodput_bps,
+                verdict: flow.verdict,
+                cc: flow.cc_label(),
+            };
+            KnownRun {
+                engine: run.engine.clone(),
+                variant: run.variant.clone(),
+                started: run.started.clone(),
+                duration_s: run.duration_s,
+                quality_ok: run.quality.ok,
+                flows: run.flows.iter().map(flow).collect(),
+                title: record.summary.title.clone(),
+                repeat: run.repeat,
+                sweep: run.sweep.iter().map(|(field, value)| format!("{field}={value}")).collect(),
+            }
+        });
+        RunItem {
+            scenario: entry.scenario.clone(),
+            id: entry.id.clone(),
+            path: entry.path.clone(),
+            partial: entry.partial,
+            known,
+            error: entry.run.as_ref().err().map(ToString::to_string),
+        }
+    }
+}
+
+/// The list of runs, newest last.
+#[derive(Debug, Serialize)]
+pub(crate) struct RunList {
+    pub(crate) runs_dir: String,
+    /// The runs that the command line named, as `scenario/id`.
+    pub(crate) asked: Vec<String>,
+    pub(crate) runs: Vec<RunItem>,
+}
+
+/// Which runs to open: `scenario/id` each.
+#[derive(Debug, Deserialize)]
+pub(crate) struct OpenRequest {
+    pub(crate) runs: Vec<String>,
+}
+
+/// A run with all but its series.
+#[derive(Debug, Serialize)]
+pub(crate) struct RunDetail {
+    /// `scenario/id`.
+    pub(crate) key: String,
+    /// The shortest name that tells it from the others that were asked for.
+    pub(crate) label: String,
+    pub(crate) scenario: String,
+    pub(crate) title: String,
+    pub(crate) host: HostInfo,
+    /// True where the run was cut short, or is going on.
+    pub(crate) partial: bool,
+    /// Seconds since the record was last written.
+    pub(crate) age_s: f64,
+    /// The last sample's time, or the run's duration where that is later.
+    pub(crate) end_s: f64,
+    /// Samples of flows.
+    pub(crate) rows: u64,
+    /// The flows that have samples.
+    pub(crate) flows: Vec<String>,
+    /// The links' directions that have samples.
+    pub(crate) links: Vec<String>,
+    /// The flows of which segments were traced.
+    pub(crate) traced: Vec<String>,
+    pub(crate) topology: Topology,
+    pub(crate) summary: RunSummary,
+    pub(crate) published: Vec<PublishedResult>,
+}
+
+/// Which curves to draw.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct SeriesRequest {
+    /// `scenario/id`.
+    pub(crate) run: String,
+    /// The span, seconds.
+    pub(crate) from_s: f64,
+    pub(crate) to_s: f64,
+    /// In how many columns it is drawn.
+    pub(crate) columns: usize,
+    /// Measures of flows, and of which flows; of all where none is named.
+    #[serde(default)]
+    pub(crate) measures: Vec<String>,
+    #[serde(default)]
+    pub(crate) flows: Vec<String>,
+    /// Measures of links, and of which.
+    #[serde(default)]
+    pub(crate) link_measures: Vec<String>,
+    #[serde(default)]
+    pub(crate) links: Vec<String>,
+    /// Lines of the time-sequence graph.
+    #[serde(default)]
+    pub(crate) trace: Vec<String>,
+    /// Whether what limited the flows is wanted, and their events.
+    #[serde(default)]
+    pub(crate) causes: bool,
+    #[serde(default)]
+    pub(crate) events: bool,
+}
+
+/// What the answer's numbers are: of each curve first the times (seconds), then the values (base units), as 64-bit floats;
+/// after all curves the shares of causes, a byte each.
+#[derive(Debug, Serialize)]
+pub(crate) struct SeriesHead {
+    pub(crate) end_s: f64,
+    pub(crate) curves: Vec<CurveHead>,
+    pub(crate) causes: Vec<CausesHead>,
+    pub(crate) marks: Vec<Mark>,
+}
+
+/// One curve.
+#[derive(Debug, Serialize)]
+pub(crate) struct CurveHead {
+    /// `flow`, `link` or `trace`.
+    pub(crate) of: String,
+    pub(crate) subject: String,
+    pub(crate) measure: String,
+    pub(crate) points: usize,
+    /// Means of a noisy measure; 0 where the points tell all.
+    pub(crate) means: usize,
+}
+
+/// Of one flow, a byte for each column and cause: the cause's share of the column's time, of 255.
+#[derive(Debug, Serialize)]
+pub(crate) struct CausesHead {
+    pub(crate) subject: String,
+    pub(crate) columns: usize,
+}
+
+/// Names, explanations and colours that the page shares with plots and reports.
+#[derive(Debug, Serialize)]
+pub(crate) struct Vocabulary {
+    pub(crate) version: String,
+    pub(crate) causes: Vec<CauseWord>,
+    /// Colours of curves, on light and on dark ground.
+    pub(crate) colours: Vec<(String, String)>,
+    /// All that a chart can show.
+    pub(crate) measures: Vec<MeasureWord>,
+}
+
+/// A cause in words.
+#[derive(Debug, Serialize)]
+pub(crate) struct CauseWord {
+    pub(crate) cause: Cause,
+    pub(crate) name: String,
+    pub(crate) explain: String,
+    pub(crate) light: String,
+    pub(crate) dark: String,
+}
+
+/// A measure in words.
+#[derive(Debug, Serialize)]
+pub(crate) struct MeasureWord {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    /// `b/s`, `B`, `s`, or empty for counts.
+    pub(crate) unit: String,
+    /// Whether it is a link's.
+    pub(crate) of_links: bool,
+}
+
+impl Vocabulary {
+    pub(crate) fn new() -> Self {
+        let cause = |cause: Cause| {
+            let (light, dark) = crate::style::cause_colours(cause);
+            CauseWord {
+                cause,
+                name: words::cause(cause).into(),
+                explain: words::explain(cause).into(),
+                light: light.into(),
+                dark: dark.into(),
+            }
+        };
+        let measure = |name: &str| {
+            let metric = crate::metric::Metric::parse(name).ok()?;
+            Some(MeasureWord {
+                name: name.into(),
+                title: metric.title,
+                unit: metric.unit.symbol().into(),
+                of_links: metric.value.is_of_links(),
+            })
+        };
+        let names = crate::metric::FRIENDLY.into_iter().chain(crate::metric::column_names());
+        Vocabulary {
+            version: env!("CARGO_PKG_VERSION").into(),
+            causes: Cause::ALL.into_iter().map(cause).collect(),
+            colours: crate::style::SERIES
+                .iter()
+                .map(|(light, dark)| (light.to_string(), dark.to_string()))
+                .collect(),
+            measures: names.filter_map(measure).collect(),
+        }
+    }
+}
+
+/// The runs of one scenario's sweep.
+#[derive(Debug, Serialize)]
+pub(crate) struct SweepDocument {
+    pub(crate) scenario: String,
+    pub(crate) title: String,
+    pub(crate) fields: Vec<SweptField>,
+    pub(crate) metrics: Vec<SweepMetric>,
+}
+
+/// One metric over the points of a sweep.
+#[derive(Debug, Serialize)]
+pub(crate) struct SweepMetric {
+    /// As in `flows.bulk.goodput`.
+    pub(crate) name: String,
+    /// `bit/s`, `s` or `1`.
+    pub(crate) unit: String,
+    pub(crate) points: Vec<MetricPoint>,
+    pub(crate) knees: Vec<SweepKnee>,
+}
+
+/// The runs of one point.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct MetricPoint {
+    pub(crate) engine: String,
+    pub(crate) variant: Option<String>,
+    pub(crate) values: Vec<SweptValue>,
+    /// `scenario/id` of each repeat that has the figure.
+    pub(crate) runs: Vec<String>,
+    pub(crate) figures: Vec<f64>,
+    pub(crate) mean: f64,
+}
+
+/// A published figure and the newest runs that it was compared with.
+#[derive(Debug, Serialize)]
+pub(crate) struct PublishedRow {
+    pub(crate) scenario: String,
+    pub(crate) result: PublishedResult,
+    /// `scenario/id` of the runs.
+    pub(crate) runs: Vec<String>,
+}

@@ -1,0 +1,223 @@
+//! Who may see the page: the browser that came with the one-time token, asking this server by a name that is its own.
+//!
+//! 1. `Host` must be an address or `localhost`: a foreign name that resolves to this machine (DNS rebinding) is refused.
+//! 2. `Origin` and `Sec-Fetch-Site`, which browsers send and pages cannot forge, must not name another site.
+//! 3. The token in the printed address works once. It is exchanged for a cookie (HttpOnly, SameSite=Strict) that no script can
+//!    read and that is not sent from other sites; a second browser needs a new start.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::http::{HeaderMap, StatusCode, header};
+
+/// Random bytes in tokens and cookies.
+const SECRET_BYTES: usize = 24;
+
+/// What a page may load: its own three files, and answers of this server.
+pub(crate) const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The rules and the secrets.
+pub(crate) struct Guard {
+    token: String,
+    token_used: AtomicBool,
+    session: String,
+    cookie: String,
+    is_local: bool,
+    hostname: Option<String>,
+}
+
+/// What a request is allowed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It comes with the cookie.
+    Granted,
+    /// It comes with the token: this cookie is to be set.
+    Exchange(String),
+}
+
+/// Why a request is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Denied {
+    pub(crate) status: StatusCode,
+    pub(crate) why: &'static str,
+}
+
+const WRONG_HOST: Denied =
+    Denied { status: StatusCode::MISDIRECTED_REQUEST, why: "this server is not known by that name" };
+const WRONG_ORIGIN: Denied = Denied { status: StatusCode::FORBIDDEN, why: "other sites may not ask here" };
+const NO_COOKIE: Denied = Denied {
+    status: StatusCode::FORBIDDEN,
+    why: "open the address that `longfat view` printed; it works once, for one browser. Start `longfat view` again for another",
+};
+
+impl Guard {
+    /// New secrets for a server at `bind` and `port`. `hostname` is what others call this machine, where they may ask.
+    pub(crate) fn new(bind: IpAddr, port: u16, hostname: Option<String>) -> Result<Self, getrandom::Error> {
+        Ok(Guard {
+            token: secret()?,
+            token_used: AtomicBool::new(false),
+            session: secret()?,
+            // Cookies are shared by all ports of a host.
+            cookie: format!("longfat-{port}"),
+            is_local: bind.is_loopback(),
+            hostname,
+        })
+    }
+
+    /// What goes behind the address that is printed.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Judges a request. `token` is the one in its address, where that is the page itself.
+    pub(crate) fn check(&self, headers: &HeaderMap, token: Option<&str>) -> Result<Leave, Denied> {
+        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{0}"));
+        let host = text(header::HOST).filter(|host| self.is_own(host)).ok_or(WRONG_HOST)?;
+        if text(header::ORIGIN).is_some_and(|origin| origin.strip_prefix("http://") != Some(host)) {
+            return Err(WRONG_ORIGIN);
+        }
+        let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
+        // A link from elsewhere may lead to the page, with the token; it brings no cookie.
+        if token.is_none() && site.is_some_and(|site| !matches!(site, b"same-origin" | b"none")) {
+            return Err(WRONG_ORIGIN);
+        }
+        if self.has_cookie(headers) {
+            return Ok(Leave::Granted);
+        }
+        if token.is_some_and(|token| is_equal(token, &self.token))
+            && !self.token_used.swap(true, Ordering::SeqCst)
+        {
+            let cookie = &self.cookie;
+            return Ok(Leave::Exchange(format!(
+                "{cookie}={}; Path=/; HttpOnly; SameSite=Strict",
+                self.session
+            )));
+        }
+        Err(NO_COOKIE)
+    }
+
+    fn has_cookie(&self, headers: &HeaderMap) -> bool {
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs =
+            cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        pairs.any(|(name, value)| name == self.cookie && is_equal(value, &self.session))
+    }
+
+    /// Whether a `Host` header names this machine.
+    fn is_own(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((address, port)) if port.is_empty() || is_port(port) => address,
+            Some(_) => return false,
+            None => match host.rsplit_once(':') {
+                Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+                Some(_) => return false,
+                None => host,
+            },
+        };
+        match name.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || !self.is_local,
+            Err(_) => {
+                name.eq_ignore_ascii_case("localhost")
+                    || !self.is_local
+                        && self.hostname.as_deref().is_some_and(|own| name.eq_ignore_ascii_case(own))
+            }
+        }
+    }
+}
+
+fn is_port(text: &str) -> bool {
+    text.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Compares without telling by its time how much of a guess is right.
+fn is_equal(a: &str, b: &str) -> bool {
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+fn secret() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; SECRET_BYTES];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn guard(bind: &str) -> Guard {
+        Guard::new(bind.parse().unwrap(), 7000, Some("dtn1".into())).unwrap()
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    fn pair(guard: &Guard) -> String {
+        format!("{}={}", guard.cookie, guard.session)
+    }
+
+    #[test]
+    fn the_token_works_once_and_becomes_a_cookie() {
+        let guard = guard("127.0.0.1");
+        let plain = headers(&[("host", "127.0.0.1:7000")]);
+        assert_eq!(guard.check(&plain, None), Err(NO_COOKIE));
+        assert_eq!(guard.check(&plain, Some("0123")), Err(NO_COOKIE));
+        let Ok(Leave::Exchange(cookie)) = guard.check(&plain, Some(guard.token())) else { panic!("refused") };
+        assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
+        assert_eq!(guard.check(&plain, Some(guard.token())), Err(NO_COOKIE), "a second time");
+        let with =
+            |value: &str| guard.check(&headers(&[("host", "localhost:7000"), ("cookie", value)]), None);
+        assert_eq!(with(&pair(&guard)), Ok(Leave::Granted));
+        assert_eq!(with(&format!("other=1; {}", pair(&guard))), Ok(Leave::Granted));
+        assert_eq!(with("longfat-7000=00"), Err(NO_COOKIE));
+    }
+
+    #[test]
+    fn other_names_and_sites_are_refused_whatever_they_bring() {
+        let guard = guard("127.0.0.1");
+        let cookie = pair(&guard);
+        let ask = |pairs: &[(&'static str, &str)]| {
+            let mut all = pairs.to_vec();
+            all.push(("cookie", &cookie));
+            guard.check(&headers(&all), None)
+        };
+        for host in
+            ["evil.example:7000", "dtn1:7000", "10.0.0.1:7000", "127.0.0.1.evil.example", "[::1]x", ""]
+        {
+            assert_eq!(ask(&[("host", host)]), Err(WRONG_HOST), "{host}");
+        }
+        assert_eq!(ask(&[]), Err(WRONG_HOST));
+        for host in ["127.0.0.1:7000", "[::1]:7000", "localhost", "LOCALHOST:9"] {
+            assert_eq!(ask(&[("host", host)]), Ok(Leave::Granted), "{host}");
+        }
+        let own = ("host", "localhost:7000");
+        for origin in ["http://evil.example", "null", "https://localhost:7000", "http://localhost:8000"] {
+            assert_eq!(ask(&[own, ("origin", origin)]), Err(WRONG_ORIGIN), "{origin}");
+        }
+        assert_eq!(ask(&[own, ("origin", "http://localhost:7000")]), Ok(Leave::Granted));
+        assert_eq!(ask(&[own, ("sec-fetch-site", "cross-site")]), Err(WRONG_ORIGIN));
+        assert_eq!(ask(&[own, ("sec-fetch-site", "same-site")]), Err(WRONG_ORIGIN));
+        assert_eq!(ask(&[own, ("sec-fetch-site", "same-origin")]), Ok(Leave::Granted));
+    }
+
+    #[test]
+    fn a_server_for_others_answers_to_addresses_and_its_own_name() {
+        let guard = guard("0.0.0.0");
+        let cookie = pair(&guard);
+        let ask = |host: &str| guard.check(&headers(&[("host", host), ("cookie", &cookie)]), None);
+        assert_eq!(ask("10.0.0.1:7000"), Ok(Leave::Granted));
+        assert_eq!(ask("DTN1:7000"), Ok(Leave::Granted));
+        assert_eq!(ask("evil.example:7000"), Err(WRONG_HOST));
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_passes_by_chance(host in "[ -~]{0,40}", cookie in "[ -~]{0,80}", token in "[ -~]{0,50}") {
+            let guard = guard("127.0.0.1");
+            let found = guard.check(&headers(&[("host", &host), ("cookie", &cookie)]), Some(&token));
+            prop_assert!(found.is_err());
+        }
+    }
+}

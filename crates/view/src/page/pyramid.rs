@@ -1,0 +1,261 @@
+//! The least and largest value of ever longer stretches of a series, so that any span of it is drawn at once.
+//!
+//! The lowest level has a block for each [`BLOCK`] samples, each level above one for each [`FAN`] blocks below. A block keeps
+//! the two extreme samples with their times: whatever is drawn is a sample that was measured, and no peak is lost at any zoom.
+//! Where a span has too few blocks for the columns wanted, the caller reads the samples themselves.
+//! A value that is absent is NaN; a stretch without any value is a gap.
+
+/// Samples in a block of the lowest level.
+pub(crate) const BLOCK: usize = 64;
+/// Blocks that make one of the next level.
+const FAN: usize = 8;
+
+/// The extremes of a stretch: time (microseconds) and value of the least and of the largest sample; and what a mean needs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Block {
+    pub(crate) low: (i64, f64),
+    pub(crate) high: (i64, f64),
+    sum: f64,
+    count: u32,
+}
+
+impl Block {
+    /// A single sample.
+    pub(crate) fn of(time_us: i64, value: f64) -> Self {
+        let is_there = !value.is_nan();
+        Block {
+            low: (time_us, value),
+            high: (time_us, value),
+            sum: if is_there { value } else { 0.0 },
+            count: u32::from(is_there),
+        }
+    }
+
+    /// Both stretches together; of equal extremes the earlier.
+    fn with(self, other: Block) -> Self {
+        Block {
+            low: if other.low.1 < self.low.1 || self.low.1.is_nan() { other.low } else { self.low },
+            high: if other.high.1 > self.high.1 || self.high.1.is_nan() { other.high } else { self.high },
+            sum: self.sum + other.sum,
+            count: self.count.saturating_add(other.count),
+        }
+    }
+
+    fn start(&self) -> i64 {
+        self.low.0.min(self.high.0)
+    }
+}
+
+/// The blocks of samples in order of time.
+pub(crate) fn blocks(times: &[i64], values: &[f64]) -> Vec<Block> {
+    times.chunks(BLOCK).zip(values.chunks(BLOCK)).map(|(times, values)| block(times, values)).collect()
+}
+
+/// One block of all of these samples.
+fn block(times: &[i64], values: &[f64]) -> Block {
+    let (mut low, mut high, mut sum, mut count) = (0, 0, 0.0, 0);
+    let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
+    for (at, value) in values.iter().enumerate() {
+        if *value < least {
+            (low, least) = (at, *value);
+        }
+        if *value > most {
+            (high, most) = (at, *value);
+        }
+        if !value.is_nan() {
+            sum += value;
+            count += 1;
+        }
+    }
+    Block { low: (times[low], values[low]), high: (times[high], values[high]), sum, count }
+}
+
+/// All levels of a series.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pyramid {
+    levels: Vec<Vec<Block>>,
+}
+
+impl Pyramid {
+    /// Adds blocks of the lowest level behind those that are there.
+    pub(crate) fn append(&mut self, blocks: &[Block]) {
+        if self.levels.is_empty() {
+            self.levels.push(Vec::new());
+        }
+        self.levels[0].extend_from_slice(blocks);
+        let mut level = 0;
+        while self.levels[level].len() > FAN || self.levels.len() > level + 1 {
+            if self.levels.len() == level + 1 {
+                self.levels.push(Vec::new());
+            }
+            let (below, above) = self.levels.split_at_mut(level + 1);
+            let (below, above) = (&below[level], &mut above[0]);
+            // The last block above may have been of fewer than it can hold.
+            above.pop();
+            let first = above.len() * FAN;
+            above.extend(
+                below[first..].chunks(FAN).filter_map(|part| part.iter().copied().reduce(Block::with)),
+            );
+            level += 1;
+        }
+    }
+
+    /// The coarsest blocks between two instants that are still at least twice as many as `columns`, with one more at either
+    /// side; `None` where even the finest are too few.
+    pub(crate) fn between(&self, from_us: i64, to_us: i64, columns: usize) -> Option<&[Block]> {
+        let wanted = columns.saturating_mul(2).max(2);
+        self.levels.iter().rev().map(|level| around(level, from_us, to_us)).find(|part| part.len() > wanted)
+    }
+}
+
+/// The part of `blocks` in a span, with one more at either side.
+fn around(blocks: &[Block], from_us: i64, to_us: i64) -> &[Block] {
+    let first = blocks.partition_point(|b| b.start() < from_us).saturating_sub(1);
+    let end = blocks.partition_point(|b| b.start() <= to_us);
+    &blocks[first.min(end)..(end + 1).min(blocks.len())]
+}
+
+/// What to draw in `columns` columns between two instants: of each column the extreme samples, in order of time.
+/// Where blocks are fewer than twice the columns, all of them. What lies before and after is one column each.
+pub(crate) fn points(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) -> Vec<(i64, f64)> {
+    let mut points = Vec::new();
+    if blocks.len() <= columns.saturating_mul(2) {
+        blocks.iter().for_each(|block| push(&mut points, *block));
+        return points;
+    }
+    let column = |block: &Block| column(block, from_us, to_us, columns);
+    for part in blocks.chunk_by(|a, b| column(a) == column(b)) {
+        if let Some(block) = part.iter().copied().reduce(Block::with) {
+            push(&mut points, block);
+        }
+    }
+    points
+}
+
+/// The mean of the samples in each of `columns` columns, at its first sample's time; `None` where the samples are so few that they
+/// are as well drawn themselves.
+pub(crate) fn means(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) -> Option<Vec<(i64, f64)>> {
+    let columns = columns.max(1);
+    if blocks.len() <= columns.saturating_mul(2) {
+        return None;
+    }
+    let parts =
+        blocks.chunk_by(|a, b| column(a, from_us, to_us, columns) == column(b, from_us, to_us, columns));
+    let together = parts.filter_map(|part| part.iter().copied().reduce(Block::with));
+    Some(together.map(|all| (all.start(), all.sum / f64::from(all.count))).collect())
+}
+
+/// The column in which a block is drawn: -1 before the span, `columns` behind it.
+fn column(block: &Block, from_us: i64, to_us: i64, columns: usize) -> i64 {
+    let width = (to_us.saturating_sub(from_us)).max(1) as f64 / columns.max(1) as f64;
+    let place = block.start().saturating_sub(from_us) as f64 / width;
+    place.floor().clamp(-1.0, columns as f64) as i64
+}
+
+fn push(points: &mut Vec<(i64, f64)>, block: Block) {
+    if block.low.1.is_nan() {
+        // One gap is enough, and none is needed in front.
+        if points.last().is_some_and(|last| !last.1.is_nan()) {
+            points.push((block.start(), f64::NAN));
+        }
+        return;
+    }
+    let (first, last) =
+        if block.low.0 <= block.high.0 { (block.low, block.high) } else { (block.high, block.low) };
+    points.push(first);
+    if first.0 != last.0 {
+        points.push(last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What is drawn of samples, by the pyramid where it serves and from the samples where not.
+    fn drawn(samples: &[(i64, f64)], pieces: usize, from: i64, to: i64, columns: usize) -> Vec<(i64, f64)> {
+        let mut pyramid = Pyramid::default();
+        for part in samples.chunks(samples.len().div_ceil(pieces).max(1)) {
+            let (times, values): (Vec<i64>, Vec<f64>) = part.iter().copied().unzip();
+            pyramid.append(&blocks(&times, &values));
+        }
+        match pyramid.between(from, to, columns) {
+            Some(found) => points(found, from, to, columns),
+            None => {
+                let all: Vec<Block> = samples.iter().map(|(t, v)| Block::of(*t, *v)).collect();
+                points(around(&all, from, to), from, to, columns)
+            }
+        }
+    }
+
+    fn extremes(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+        values.filter(|v| !v.is_nan()).map(|v| (v, v)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    fn series() -> impl Strategy<Value = Vec<(i64, f64)>> {
+        let value = prop_oneof![8 => -1e9..1e9f64, 1 => Just(f64::NAN)];
+        proptest::collection::vec((0i64..2000, value), 1..20_000).prop_map(|steps| {
+            let mut time = 0;
+            let place = |(step, value)| {
+                time += step;
+                (time, value)
+            };
+            steps.into_iter().map(place).collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Against brute force: all that is drawn was measured, no extreme of the whole is lost, and there is no more to draw
+        /// than two points a column.
+        #[test]
+        fn the_whole_shows_its_extremes(samples in series(), pieces in 1usize..5, columns in 1usize..300) {
+            let (first, last) = (samples[0].0, samples[samples.len() - 1].0);
+            let shown = drawn(&samples, pieces, first, last, columns);
+            prop_assert!(shown.iter().filter(|p| !p.1.is_nan()).all(|p| samples.contains(p)));
+            prop_assert_eq!(extremes(shown.iter().map(|p| p.1)), extremes(samples.iter().map(|p| p.1)));
+            prop_assert!(shown.len() <= 2 * (columns + 2) || shown.len() <= 2 * 2 * columns);
+            prop_assert!(shown.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+        }
+
+        /// A span: what is drawn reaches over it at both ends, and each extreme within is drawn.
+        #[test]
+        fn a_span_shows_its_extremes(samples in series(), a in 0.0..1.0f64, b in 0.0..1.0f64, columns in 1usize..300) {
+            let end = samples[samples.len() - 1].0;
+            let (from, to) = ((a.min(b) * end as f64) as i64, (a.max(b) * end as f64) as i64);
+            let shown = drawn(&samples, 1, from, to, columns);
+            let inside = extremes(samples.iter().filter(|p| (from..=to).contains(&p.0)).map(|p| p.1));
+            if let (Some(inside), Some(shown)) = (inside, extremes(shown.iter().map(|p| p.1))) {
+                prop_assert!(shown.0 <= inside.0 && shown.1 >= inside.1);
+            } else {
+                prop_assert!(inside.is_none());
+            }
+            prop_assert!(shown.iter().filter(|p| !p.1.is_nan()).all(|p| samples.contains(p)));
+        }
+    }
+
+    #[test]
+    fn means_are_of_samples_and_not_of_blocks() {
+        // 64 samples of 1 and 6 of 8 make two blocks; 64 + 36 in one column.
+        let samples: Vec<(i64, f64)> = (0..70).map(|i| (i, if i < 64 { 1.0 } else { 8.0 })).collect();
+        let (times, values): (Vec<i64>, Vec<f64>) = samples.iter().copied().unzip();
+        let found = blocks(&times, &values);
+        assert_eq!(found.len(), 2);
+        let all: Vec<Block> = samples.iter().map(|(t, v)| Block::of(*t, *v)).collect();
+        let expected = (64.0 + 48.0) / 70.0;
+        assert_eq!(means(&all, 0, 70, 1), Some(vec![(0, expected)]));
+        assert_eq!(means(&all, 0, 70, 35), None, "as many samples as twice the columns");
+        let merged = found.into_iter().reduce(Block::with).unwrap();
+        assert_eq!(merged.sum / f64::from(merged.count), expected);
+    }
+
+    #[test]
+    fn a_gap_is_drawn_as_one() {
+        let samples = [(1, f64::NAN), (2, 5.0), (3, f64::NAN), (4, f64::NAN), (5, 6.0)];
+        let shown = drawn(&samples, 1, 0, 9, 100);
+        assert_eq!(shown.len(), 3);
+        assert!(shown[1].1.is_nan());
+    }
+}

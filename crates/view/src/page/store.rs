@@ -1,0 +1,282 @@
+//! The records that the page has open, and what it may open: records below one directory, and nothing else.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use record::{Run, TableName};
+use schema::RunSummary;
+
+use super::documents::PublishedRow;
+use super::documents::{
+    CausesHead, CurveHead, RunDetail, RunItem, RunList, SeriesHead, SeriesRequest, SweepDocument,
+};
+use super::layer::{Curve, Layer};
+use super::marks::Events;
+use super::measure::Measure;
+use super::sweeps;
+use super::topology::Topology;
+use super::wire;
+
+/// Runs whose pyramids are kept.
+const OPEN_MAX: usize = 12;
+/// Columns of a picture at the most, and curves of a kind where none are named.
+const COLUMNS_MAX: usize = 8192;
+const SUBJECTS_MAX: usize = 16;
+/// Measures and subjects of one request.
+const NAMES_MAX: usize = 64;
+
+/// Why a request is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// There is no such run.
+    #[error("there is no run {0:?} here")]
+    NoRun(String),
+    /// The request makes no sense.
+    #[error("{0}")]
+    Bad(String),
+    /// The record cannot be read.
+    #[error(transparent)]
+    Record(#[from] record::Error),
+}
+
+/// All that the page can see.
+pub(crate) struct Store {
+    runs_dir: PathBuf,
+    asked: Vec<String>,
+    open: Mutex<Vec<(PathBuf, Arc<Mutex<OpenRun>>)>>,
+}
+
+struct OpenRun {
+    flows: Layer,
+    links: Layer,
+    trace: Layer,
+    events: Events,
+}
+
+impl OpenRun {
+    fn new() -> Self {
+        OpenRun {
+            flows: Layer::new(TableName::Flows),
+            links: Layer::new(TableName::Links),
+            trace: Layer::new(TableName::Trace),
+            events: Events::default(),
+        }
+    }
+}
+
+impl Store {
+    pub(crate) fn new(runs_dir: &Path, asked: Vec<String>) -> Self {
+        Store { runs_dir: runs_dir.to_owned(), asked, open: Mutex::new(Vec::new()) }
+    }
+
+    pub(crate) fn list(&self) -> Result<RunList, Refusal> {
+        Ok(RunList {
+            runs_dir: self.runs_dir.display().to_string(),
+            asked: self.asked.clone(),
+            runs: record::list(&self.runs_dir)?.iter().map(RunItem::of).collect(),
+        })
+    }
+
+    pub(crate) fn sweeps(&self) -> Result<Vec<SweepDocument>, Refusal> {
+        Ok(sweeps::sweeps(&record::list(&self.runs_dir)?))
+    }
+
+    pub(crate) fn published(&self) -> Result<Vec<PublishedRow>, Refusal> {
+        Ok(sweeps::published(&record::list(&self.runs_dir)?))
+    }
+
+    /// The runs with these keys, without their series.
+    pub(crate) fn details(&self, keys: &[String]) -> Result<Vec<RunDetail>, Refusal> {
+        if keys.len() > NAMES_MAX {
+            return Err(Refusal::Bad(format!("{} runs at once are too many", keys.len())));
+        }
+        let mut details = keys.iter().map(|key| self.detail(key)).collect::<Result<Vec<_>, _>>()?;
+        let summaries: Vec<&RunSummary> = details.iter().map(|detail| &detail.summary).collect();
+        let labels = crate::label::run_labels(&summaries);
+        details.iter_mut().zip(labels).for_each(|(detail, label)| {
+            detail.label = if label.is_empty() { detail.summary.engine.clone() } else { label };
+        });
+        Ok(details)
+    }
+
+    fn detail(&self, key: &str) -> Result<RunDetail, Refusal> {
+        let run = self.find(key)?;
+        let open = self.opened(&run.path);
+        let mut open = lock(&open);
+        open.flows.update(&run, &[], false)?;
+        open.links.update(&run, &[], false)?;
+        open.trace.update(&run, &[], false)?;
+        let scenario_toml =
+            self.inside(&run.path.join("scenario.toml")).and_then(|path| std::fs::read_to_string(path).ok());
+        let summary = run.run().clone();
+        Ok(RunDetail {
+            key: key.to_owned(),
+            label: String::new(),
+            scenario: run.summary.scenario.clone(),
+            title: run.summary.title.clone(),
+            host: run.summary.host.clone(),
+            partial: run.partial,
+            age_s: age_s(&run.path),
+            end_s: end_s(&open, &summary),
+            rows: open.flows.rows,
+            flows: open.flows.subjects.clone(),
+            links: open.links.subjects.clone(),
+            traced: open.trace.subjects.clone(),
+            topology: Topology::of(&summary, &scenario_toml.unwrap_or_default()),
+            summary,
+            published: run.summary.published.clone(),
+        })
+    }
+
+    /// The curves that are asked for, as [`wire`] lays them out.
+    pub(crate) fn series(&self, request: &SeriesRequest) -> Result<Vec<u8>, Refusal> {
+        let span = span_us(request)?;
+        let columns = request.columns.clamp(1, COLUMNS_MAX);
+        let measures = parse(TableName::Flows, &request.measures)?;
+        let link_measures = parse(TableName::Links, &request.link_measures)?;
+        let trace = parse(TableName::Trace, &request.trace)?;
+        let run = self.find(&request.run)?;
+        let open = self.opened(&run.path);
+        let mut open = lock(&open);
+        let OpenRun { flows, links, trace: traced, events } = &mut *open;
+        let mut curves: Vec<(&str, Curve)> = Vec::new();
+        let mut causes = Vec::new();
+        if !measures.is_empty() || request.causes {
+            flows.update(&run, &measures, request.causes)?;
+            let wanted = wanted(&flows.subjects, &request.flows);
+            curves.extend(flows.curves(&measures, &wanted, span, columns)?.into_iter().map(|c| ("flow", c)));
+            if request.causes {
+                let known = wanted.iter().filter_map(|s| Some((*s, flows.stretches(*s)?)));
+                causes.extend(known.map(|(subject, stretches)| {
+                    (flows.subjects[subject].clone(), stretches.shares(span.0, span.1, columns))
+                }));
+            }
+        }
+        if !link_measures.is_empty() {
+            links.update(&run, &link_measures, false)?;
+            let wanted = wanted(&links.subjects, &request.links);
+            curves.extend(
+                links.curves(&link_measures, &wanted, span, columns)?.into_iter().map(|c| ("link", c)),
+            );
+        }
+        if !trace.is_empty() {
+            traced.update(&run, &trace, false)?;
+            let wanted = wanted(&traced.subjects, &request.flows);
+            curves.extend(traced.curves(&trace, &wanted, span, columns)?.into_iter().map(|c| ("trace", c)));
+        }
+        let mut marks = Vec::new();
+        if request.events {
+            events.update(&run)?;
+            marks = events.marks(span, columns);
+        }
+        let head = SeriesHead {
+            end_s: end_s(&open, run.run()),
+            curves: curves
+                .iter()
+                .map(|(of, curve)| CurveHead {
+                    of: (*of).to_owned(),
+                    subject: curve.subject.clone(),
+                    measure: curve.measure.clone(),
+                    points: curve.points.len(),
+                    means: curve.means.as_ref().map_or(0, Vec::len),
+                })
+                .collect(),
+            causes: causes
+                .iter()
+                .map(|(subject, _)| CausesHead { subject: subject.clone(), columns })
+                .collect(),
+            marks,
+        };
+        let curves: Vec<Curve> = curves.into_iter().map(|(_, curve)| curve).collect();
+        let causes: Vec<Vec<u8>> = causes.into_iter().map(|(_, shares)| shares).collect();
+        wire::encode(&head, &curves, &causes).map_err(|e| Refusal::Bad(e.to_string()))
+    }
+
+    /// The record that a key names, which lies below the runs directory also when links are followed.
+    fn find(&self, key: &str) -> Result<Run, Refusal> {
+        let none = || Refusal::NoRun(key.to_owned());
+        let (scenario, id) = key.split_once('/').ok_or_else(none)?;
+        if !is_name(scenario) || !is_name(id) {
+            return Err(none());
+        }
+        let dir = self.runs_dir.join(scenario);
+        let places = [dir.join(id), dir.join(format!(".{id}.partial"))];
+        let place = places.into_iter().find(|place| place.is_dir()).ok_or_else(none)?;
+        self.inside(&place).ok_or_else(none)?;
+        Ok(Run::open(&place)?)
+    }
+
+    /// `path`, where it exists and lies below the runs directory with all links followed.
+    fn inside(&self, path: &Path) -> Option<PathBuf> {
+        let (root, path) = (self.runs_dir.canonicalize().ok()?, path.canonicalize().ok()?);
+        path.starts_with(root).then_some(path)
+    }
+
+    /// The run's series as read so far. The run that was longest not looked at is forgotten.
+    fn opened(&self, path: &Path) -> Arc<Mutex<OpenRun>> {
+        let mut open = lock(&self.open);
+        let known = open.iter().position(|(known, _)| known == path);
+        let entry = match known {
+            Some(at) => open.remove(at),
+            None => (path.to_owned(), Arc::new(Mutex::new(OpenRun::new()))),
+        };
+        let run = Arc::clone(&entry.1);
+        open.push(entry);
+        if open.len() > OPEN_MAX {
+            open.remove(0);
+        }
+        run
+    }
+}
+
+/// One name of a path, and no hidden one.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.starts_with('.') && !text.contains(['/', '\\', '\0'])
+}
+
+fn parse(table: TableName, names: &[String]) -> Result<Vec<Measure>, Refusal> {
+    if names.len() > NAMES_MAX {
+        return Err(Refusal::Bad(format!("{} measures at once are too many", names.len())));
+    }
+    let mut measures: Vec<Measure> = Vec::new();
+    for name in names {
+        if measures.iter().all(|known| known.name != *name) {
+            measures.push(Measure::parse(table, name).map_err(|e| Refusal::Bad(e.to_string()))?);
+        }
+    }
+    Ok(measures)
+}
+
+/// The places of the subjects named, or of the first few.
+fn wanted(subjects: &[String], names: &[String]) -> Vec<usize> {
+    if names.is_empty() {
+        return (0..subjects.len().min(SUBJECTS_MAX)).collect();
+    }
+    (0..subjects.len()).filter(|at| names.contains(&subjects[*at])).take(NAMES_MAX).collect()
+}
+
+fn span_us(request: &SeriesRequest) -> Result<(i64, i64), Refusal> {
+    let (from, to) = (request.from_s * 1e6, request.to_s * 1e6);
+    if !(from.is_finite() && to.is_finite() && from < to && from.abs() < 1e17 && to.abs() < 1e17) {
+        return Err(Refusal::Bad(format!(
+            "there is nothing between {} s and {} s",
+            request.from_s, request.to_s
+        )));
+    }
+    Ok((from.floor() as i64, to.ceil() as i64))
+}
+
+fn end_s(open: &OpenRun, summary: &RunSummary) -> f64 {
+    (open.flows.end_us.max(open.links.end_us) as f64 / 1e6).max(summary.duration_s)
+}
+
+fn age_s(dir: &Path) -> f64 {
+    let written = dir.join("summary.json").metadata().and_then(|m| m.modified());
+    written.ok().and_then(|at| SystemTime::now().duration_since(at).ok()).map_or(0.0, |age| age.as_secs_f64())
+}
+
+/// A lock that a panic elsewhere does not take away: what it guards is a cache.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

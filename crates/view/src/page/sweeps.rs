@@ -1,0 +1,187 @@
+//! Sweeps and published figures, gathered from the records of all runs.
+
+use std::collections::BTreeMap;
+
+use record::RunEntry;
+use scenario::Amount;
+use schema::{PublishedResult, RunSummary, SweepKnee, SweptField, SweptValue};
+
+use super::documents::{MetricPoint, PublishedRow, SweepDocument, SweepMetric};
+
+/// What a flow's summary has of a metric.
+type FlowFigure = fn(&schema::FlowSummary) -> Option<f64>;
+/// Name, unit and value of the metrics of each flow.
+const METRICS: [(&str, &str, FlowFigure); 4] = [
+    ("goodput", "bit/s", |flow| flow.goodput_bps),
+    ("steady_goodput", "bit/s", |flow| flow.steady_goodput_bps),
+    ("mean_rtt", "s", |flow| flow.mean_rtt_us.map(|us| us / 1e6)),
+    ("retransmitted", "1", |flow| {
+        let sent = flow.sent_segs.filter(|sent| *sent > 0)?;
+        Some(flow.retransmitted_segs? as f64 / sent as f64)
+    }),
+];
+
+/// A sweep for each scenario and set of swept fields.
+pub(crate) fn sweeps(entries: &[RunEntry]) -> Vec<SweepDocument> {
+    let mut groups: BTreeMap<(String, Vec<String>), Vec<&RunEntry>> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| !entry.partial) {
+        if let Some(run) = entry.run.as_ref().ok().map(record::Run::run).filter(|run| !run.sweep.is_empty()) {
+            let fields = run.sweep.keys().cloned().collect();
+            groups.entry((entry.scenario.clone(), fields)).or_default().push(entry);
+        }
+    }
+    groups.into_iter().map(|((scenario, fields), entries)| document(scenario, fields, &entries)).collect()
+}
+
+fn document(scenario: String, names: Vec<String>, entries: &[&RunEntry]) -> SweepDocument {
+    let runs: Vec<(String, &record::Run)> = entries
+        .iter()
+        .filter_map(|entry| Some((format!("{}/{}", entry.scenario, entry.id), entry.run.as_ref().ok()?)))
+        .collect();
+    let unit = |name: &String| {
+        let first = runs.iter().find_map(|(_, run)| Amount::parse(run.run().sweep.get(name)?));
+        first.map_or("", Amount::unit).to_owned()
+    };
+    // The first axis is the field with the most different numbers.
+    let mut fields: Vec<SweptField> =
+        names.iter().map(|n| SweptField { field: n.clone(), unit: unit(n) }).collect();
+    let numbers = |field: &SweptField| {
+        let values = runs.iter().filter_map(|(_, run)| run.run().sweep.get(&field.field));
+        values.filter(|v| Amount::parse(v).is_some()).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    fields.sort_by_key(|field| std::cmp::Reverse(numbers(field)));
+    let mut flows: Vec<&str> = Vec::new();
+    for flow in runs.iter().flat_map(|(_, run)| &run.run().flows) {
+        if !flows.contains(&flow.name.as_str()) {
+            flows.push(&flow.name);
+        }
+    }
+    let metric = |flow: &str, (metric, unit, of): (&str, &str, FlowFigure)| {
+        let points = points(&runs, &fields, |run| of(run.flows.iter().find(|f| f.name == flow)?));
+        let knees = knees(&points);
+        SweepMetric { name: format!("flows.{flow}.{metric}"), unit: unit.into(), points, knees }
+    };
+    let metrics = flows.iter().flat_map(|flow| METRICS.iter().map(|known| metric(flow, *known)));
+    SweepDocument {
+        title: runs.first().map(|(_, run)| run.summary.title.clone()).unwrap_or_default(),
+        metrics: metrics.filter(|metric| !metric.points.is_empty()).collect(),
+        scenario,
+        fields,
+    }
+}
+
+fn points(
+    runs: &[(String, &record::Run)],
+    fields: &[SweptField],
+    figure: impl Fn(&RunSummary) -> Option<f64>,
+) -> Vec<MetricPoint> {
+    let mut points: Vec<MetricPoint> = Vec::new();
+    for (key, record) in runs {
+        let run = record.run();
+        let Some(found) = figure(run) else { continue };
+        let value = |field: &SweptField| {
+            let text = run.sweep.get(&field.field).cloned().unwrap_or_default();
+            SweptValue { number: Amount::parse(&text).map(|amount| amount.value), text }
+        };
+        let values: Vec<SweptValue> = fields.iter().map(value).collect();
+        let same =
+            |p: &&mut MetricPoint| (&p.engine, &p.variant, &p.values) == (&run.engine, &run.variant, &values);
+        match points.iter_mut().find(same) {
+            Some(point) => {
+                point.runs.push(key.clone());
+                point.figures.push(found);
+            }
+            None => points.push(MetricPoint {
+                engine: run.engine.clone(),
+                variant: run.variant.clone(),
+                values,
+                runs: vec![key.clone()],
+                figures: vec![found],
+                mean: found,
+            }),
+        }
+    }
+    for point in &mut points {
+        point.mean = point.figures.iter().sum::<f64>() / point.figures.len() as f64;
+    }
+    let first = |point: &MetricPoint| point.values.first().and_then(|v| v.number).unwrap_or(f64::INFINITY);
+    points.sort_by(|a, b| first(a).total_cmp(&first(b)));
+    points
+}
+
+/// Where the metric levels off over the first field, for each line of the others.
+fn knees(points: &[MetricPoint]) -> Vec<SweepKnee> {
+    let mut lines: Vec<Vec<&MetricPoint>> = Vec::new();
+    for point in points.iter().filter(|point| !point.values.is_empty()) {
+        let line = |p: &MetricPoint| (p.engine.clone(), p.variant.clone(), p.values[1..].to_vec());
+        match lines.iter_mut().find(|known| line(known[0]) == line(point)) {
+            Some(known) => known.push(point),
+            None => lines.push(vec![point]),
+        }
+    }
+    let knee = |line: Vec<&MetricPoint>| {
+        let heights: Vec<(f64, f64)> =
+            line.iter().filter_map(|p| Some((p.values[0].number?, p.mean))).collect();
+        let found = model::knee(&heights)?;
+        Some(SweepKnee {
+            engine: line[0].engine.clone(),
+            variant: line[0].variant.clone(),
+            others: line[0].values[1..].to_vec(),
+            at: found.at,
+            plateau: found.plateau,
+            level_from: found.level_from,
+            law: None,
+        })
+    };
+    lines.into_iter().filter_map(knee).collect()
+}
+
+/// The published figures of all records, each with what the newest run of each engine knows of it.
+pub(crate) fn published(entries: &[RunEntry]) -> Vec<PublishedRow> {
+    let mut rows: Vec<PublishedRow> = Vec::new();
+    for entry in entries.iter().rev() {
+        let Ok(record) = &entry.run else { continue };
+        let key = format!("{}/{}", entry.scenario, entry.id);
+        for result in &record.summary.published {
+            let same =
+                |row: &&mut PublishedRow| row.scenario == entry.scenario && is_same(&row.result, result);
+            match rows.iter_mut().find(same) {
+                Some(row) => {
+                    add_published(&mut row.result, result);
+                    row.runs.push(key.clone());
+                }
+                None => rows.push(PublishedRow {
+                    scenario: entry.scenario.clone(),
+                    result: result.clone(),
+                    runs: vec![key.clone()],
+                }),
+            }
+        }
+    }
+    rows.sort_by(|a, b| (&a.scenario, &a.result.id).cmp(&(&b.scenario, &b.result.id)));
+    rows
+}
+
+fn is_same(a: &PublishedResult, b: &PublishedResult) -> bool {
+    (&a.id, &a.metric, &a.variant) == (&b.id, &b.metric, &b.variant)
+}
+
+/// Adds what another record knows of a published figure to those of `all`.
+pub fn gather_published(all: &mut Vec<PublishedResult>, one: &PublishedResult) {
+    match all.iter_mut().find(|known| is_same(known, one)) {
+        Some(known) => add_published(known, one),
+        None => all.push(one.clone()),
+    }
+}
+
+/// Fills in what another record knows of a published figure; what is nearest to reality judges.
+fn add_published(known: &mut PublishedResult, one: &PublishedResult) {
+    let rank = |p: &PublishedResult| (p.lab.is_some(), p.sim.is_some(), p.model.is_some());
+    if rank(one) > rank(known) {
+        known.verdict = one.verdict;
+    }
+    known.model = known.model.or(one.model);
+    known.model_published_kernel = known.model_published_kernel.or(one.model_published_kernel);
+    known.sim = known.sim.or(one.sim);
+    known.lab = known.lab.or(one.lab);
+}

@@ -1,0 +1,222 @@
+//! The page's server as a browser, and as an attacker, meets it; and its series against the record's rows.
+
+mod page_site;
+
+use page_site::{SAMPLES, Site, flows};
+use serde_json::json;
+
+#[test]
+fn nothing_is_shown_without_the_cookie() {
+    let site = Site::start();
+    for path in ["/", "/app.js", "/app.css", "/api/runs", "/api/vocabulary", "/nothing"] {
+        let answer = site.ask("GET", path, &[], b"");
+        assert_eq!(answer.status, 403, "{path}");
+        assert!(String::from_utf8(answer.body).unwrap().contains("longfat view"));
+    }
+    // The token worked once, when the site was started.
+    assert_eq!(site.ask("GET", &format!("/?token={}", site.token), &[], b"").status, 403);
+    assert_eq!(site.ask("GET", &format!("/api/runs?token={}", site.token), &[], b"").status, 403);
+    assert_eq!(site.with_cookie("GET", "/", b"").status, 200);
+    assert_eq!(site.with_cookie("GET", "/nothing", b"").status, 404);
+    assert_eq!(site.with_cookie("DELETE", "/api/runs", b"").status, 405);
+}
+
+#[test]
+fn other_hosts_and_origins_are_refused() {
+    let site = Site::start();
+    let own = format!("http://{}", site.address);
+    let ask = |headers: &[(&str, &str)]| {
+        let mut all = vec![("Cookie", site.cookie.as_str())];
+        all.extend_from_slice(headers);
+        site.ask("GET", "/api/runs", &all, b"").status
+    };
+    assert_eq!(ask(&[]), 200);
+    assert_eq!(ask(&[("Host", "evil.example")]), 421);
+    assert_eq!(ask(&[("Origin", "http://evil.example")]), 403);
+    assert_eq!(ask(&[("Origin", "null")]), 403);
+    assert_eq!(ask(&[("Origin", &own)]), 200);
+    assert_eq!(ask(&[("Sec-Fetch-Site", "cross-site")]), 403);
+    // Also with the right token in the address.
+    let path = format!("/?token={}", site.token);
+    assert_eq!(site.ask("GET", &path, &[("Host", "evil.example")], b"").status, 421);
+}
+
+#[test]
+fn every_answer_says_what_the_page_may_do() {
+    let site = Site::start();
+    for answer in [
+        site.with_cookie("GET", "/", b""),
+        site.with_cookie("GET", "/api/runs", b""),
+        site.ask("GET", "/", &[], b""),
+    ] {
+        let policy =
+            answer.head.lines().find_map(|line| line.strip_prefix("content-security-policy: ")).unwrap();
+        for rule in
+            ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"]
+        {
+            assert!(policy.contains(rule), "{policy}");
+        }
+        assert!(!policy.contains("unsafe"));
+        for header in
+            ["x-content-type-options: nosniff", "cache-control: no-store", "referrer-policy: no-referrer"]
+        {
+            assert!(answer.head.contains(header), "{}", answer.head);
+        }
+    }
+    let index = String::from_utf8(site.with_cookie("GET", "/", b"").body).unwrap();
+    assert!(!index.contains("<style") && !index.contains("style="), "the policy would refuse it");
+    assert!(!index.contains("http"), "nothing is loaded from elsewhere");
+}
+
+#[test]
+fn no_key_leads_out_of_the_runs_directory() {
+    let site = Site::start();
+    let id = site.key();
+    for key in [
+        "../outside/two/secret",
+        "two/../../outside/two/secret",
+        "two/linked",
+        "two/..",
+        "..",
+        "/etc/passwd",
+        "two/",
+        "/",
+        "two",
+        "",
+        "two/.20261121T031500Z-sim.partial",
+        "two/a\u{0}b",
+        "two\\x/y",
+        "%2e%2e/x",
+        "two/../two/20261121T031500Z-sim",
+    ] {
+        let answer = site.with_cookie("POST", "/api/open", json!({ "runs": [key] }).to_string().as_bytes());
+        assert_eq!(answer.status, 404, "{key}");
+    }
+    for path in
+        ["/../../etc/passwd", "/..%2f..%2fetc/passwd", "//etc/passwd", "/app.js/../../Cargo.toml", "/two/x"]
+    {
+        assert!(matches!(site.with_cookie("GET", path, b"").status, 400 | 404), "{path}");
+    }
+    assert_eq!(site.post("/api/open", &json!({ "runs": [id] })).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_the_server_goes_on() {
+    let site = Site::start();
+    let question = |from: f64, to: f64, measure: &str| {
+        json!({ "run": site.key(), "from_s": from, "to_s": to, "columns": 10, "measures": [measure] })
+            .to_string()
+            .into_bytes()
+    };
+    for body in [
+        b"".to_vec(),
+        b"{".to_vec(),
+        b"[]".to_vec(),
+        b"\xff\xfe".to_vec(),
+        question(5.0, 5.0, "rtt"),
+        question(0.0, 1e300, "rtt"),
+        question(0.0, 1.0, "no_such_metric"),
+        question(0.0, 1.0, "queue"),
+    ] {
+        assert_eq!(
+            site.with_cookie("POST", "/api/series", &body).status,
+            400,
+            "{}",
+            String::from_utf8_lossy(&body)
+        );
+    }
+    assert_eq!(site.with_cookie("POST", "/api/series", &vec![b' '; 100_000]).status, 413);
+    let many = json!({ "runs": vec![site.key(); 1000] }).to_string();
+    assert_eq!(site.with_cookie("POST", "/api/open", many.as_bytes()).status, 400);
+    // A damaged table is an error of that run alone.
+    std::fs::write(site.runs_dir().join(site.key()).join("links.parquet"), b"PAR1 no more").unwrap();
+    let open = json!({ "runs": [site.key()] }).to_string();
+    assert_eq!(site.with_cookie("POST", "/api/open", open.as_bytes()).status, 500);
+    assert_eq!(site.get("/api/runs")["runs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_close_look_is_the_records_samples() {
+    let site = Site::start();
+    let found = site.series(&json!({
+        "run": site.key(), "from_s": 10.0, "to_s": 11.0, "columns": 500, "measures": ["cwnd", "rtt"], "flows": ["b"], "trace": [],
+    }));
+    let rows: Vec<_> = flows()
+        .into_iter()
+        .filter(|row| row.flow == "b" && (9_990_000..=11_010_000).contains(&row.time_us))
+        .collect();
+    let cwnd: Vec<(f64, f64)> = rows
+        .iter()
+        .map(|row| (row.time_us as f64 / 1e6, (row.snd_cwnd_segs.unwrap() * 1448) as f64))
+        .collect();
+    assert_eq!(found.curves[0], cwnd, "with one sample before and one after");
+    // A tenth of the samples has no round-trip time: gaps.
+    let present: Vec<f64> = found.curves[1].iter().map(|p| p.1).filter(|v| !v.is_nan()).collect();
+    let expected: Vec<f64> = rows.iter().filter_map(|row| row.srtt_us).map(|us| us as f64 / 1e6).collect();
+    assert_eq!(present, expected);
+    assert!(found.curves[1].iter().any(|p| p.1.is_nan()));
+}
+
+#[test]
+fn the_whole_is_its_extremes_and_means() {
+    let site = Site::start();
+    let question = json!({
+        "run": site.key(), "from_s": 0.0, "to_s": 30.0, "columns": 20, "measures": ["goodput"], "flows": ["a"], "causes": true, "events": true,
+        "link_measures": ["queue"],
+    });
+    let found = site.series(&question);
+    let goodput: Vec<f64> =
+        flows().iter().filter(|row| row.flow == "a").map(|row| row.goodput_bps.unwrap() as f64).collect();
+    let drawn: Vec<f64> = found.curves[0].iter().map(|p| p.1).collect();
+    let most = |values: &[f64]| values.iter().copied().fold(f64::MIN, f64::max);
+    let least = |values: &[f64]| values.iter().copied().fold(f64::MAX, f64::min);
+    assert_eq!((least(&drawn), most(&drawn)), (least(&goodput), most(&goodput)));
+    assert!(drawn.len() <= 2 * 22, "{}", drawn.len());
+    // Two columns of means, of all samples together.
+    let mean = goodput.iter().sum::<f64>() / goodput.len() as f64;
+    let means: Vec<f64> = found.means[0].iter().map(|p| p.1).collect();
+    assert_eq!(means.len(), 2);
+    assert!((means.iter().sum::<f64>() / 2.0 / mean - 1.0).abs() < 0.05, "{means:?} {mean}");
+    // A third of the time slow start, then loss.
+    let share = |column: usize, cause: usize| found.causes[column * 8 + cause];
+    assert_eq!((share(0, 4), share(0, 3)), (255, 0));
+    // The last sample is 10 ms before the column's end: 1.49 of 1.5 s.
+    assert_eq!((share(19, 4), share(19, 3)), (0, 253));
+    let marks = found.head["marks"].as_array().unwrap();
+    let count: u64 = marks.iter().map(|mark| mark["count"].as_u64().unwrap()).sum();
+    assert_eq!(count, 50);
+    assert_eq!(marks.iter().map(|mark| mark["value"].as_i64().unwrap()).sum::<i64>(), 100);
+    assert_eq!(found.head["curves"][1]["subject"], "h1-h2 forward");
+}
+
+#[test]
+fn a_run_that_goes_on_grows_on_the_page() {
+    let site = Site::start();
+    let summary: schema::Summary = serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap();
+    let mut writer =
+        record::Writer::create(&site.runs_dir(), "live", "20261121T040000Z-lab", "", &summary).unwrap();
+    let rows = flows();
+    let parts: Vec<_> = rows.chunks(rows.len() / 3).collect();
+    let key = "live/20261121T040000Z-lab";
+    let open = || site.post("/api/open", &json!({ "runs": [key] }))[0].clone();
+    let whole = || {
+        let question = json!({ "run": key, "from_s": 0.0, "to_s": 40.0, "columns": 8000, "measures": ["cwnd"], "flows": ["a"], "causes": true });
+        site.series(&question).curves.remove(0)
+    };
+    for (number, part) in parts.iter().enumerate() {
+        writer.append(part, &[], &[]).unwrap();
+        let detail = open();
+        assert_eq!(
+            (detail["partial"].as_bool(), detail["rows"].as_u64()),
+            (Some(true), Some((part.len() * (number + 1)) as u64))
+        );
+        assert_eq!(whole().len(), part.len() * (number + 1) / 2);
+    }
+    writer.finish(&summary, &rows, &[], &[]).unwrap();
+    let detail = open();
+    assert_eq!(
+        (detail["partial"].as_bool(), detail["rows"].as_u64()),
+        (Some(false), Some(2 * SAMPLES as u64))
+    );
+    assert_eq!(whole().len(), SAMPLES as usize);
+}

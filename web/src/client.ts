@@ -1,0 +1,110 @@
+// Questions to the server.
+import type { PublishedRow, RunDetail, RunList, SeriesHead, SweepDocument, Vocabulary } from './api';
+
+/** Which curves to draw; as `SeriesRequest` of crates/view/src/page/documents.rs. */
+export interface SeriesRequest {
+  run: string;
+  from_s: number;
+  to_s: number;
+  columns: number;
+  measures: string[];
+  flows: string[];
+  link_measures: string[];
+  links: string[];
+  trace: string[];
+  causes: boolean;
+  events: boolean;
+}
+
+/** Times in seconds, values in base units; NaN is a gap. */
+export interface Points {
+  xs: Float64Array;
+  ys: Float64Array;
+}
+
+/** A curve, and the means of its samples where those are many and noisy. */
+export interface Curve extends Points {
+  of: string;
+  subject: string;
+  measure: string;
+  mean: Points | null;
+}
+
+/** Of one flow: a byte for each column and cause, the share of 255. */
+export interface CauseShares {
+  subject: string;
+  columns: number;
+  shares: Uint8Array;
+}
+
+export interface Series {
+  head: SeriesHead;
+  from_s: number;
+  to_s: number;
+  columns: number;
+  curves: Curve[];
+  causes: CauseShares[];
+}
+
+/** The server said no, or is not there any more (status 0). */
+export class Refused extends Error {
+  constructor(public status: number, message: string) {
+    super(message);
+  }
+}
+
+async function ask(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
+  const init: RequestInit = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
+  if (signal) init.signal = signal;
+  let response: Response;
+  try {
+    response = await fetch(path, init);
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Refused(0, 'longfat view has ended');
+  }
+  if (!response.ok) throw new Refused(response.status, (await response.text()).trim());
+  return response;
+}
+
+async function json<T>(path: string, body?: unknown): Promise<T> {
+  return (await ask(path, body)).json() as Promise<T>;
+}
+
+export const vocabulary = () => json<Vocabulary>('/api/vocabulary');
+export const runs = () => json<RunList>('/api/runs');
+export const sweeps = () => json<SweepDocument[]>('/api/sweeps');
+export const published = () => json<PublishedRow[]>('/api/published');
+export const open = (keys: string[]) => json<RunDetail[]>('/api/open', { runs: keys });
+
+export async function series(request: SeriesRequest, signal: AbortSignal): Promise<Series> {
+  const response = await ask('/api/series', request, signal);
+  return decode(await response.arrayBuffer(), request);
+}
+
+/** As crates/view/src/page/wire.rs lays it out. */
+function decode(buffer: ArrayBuffer, request: SeriesRequest): Series {
+  const length = new DataView(buffer).getUint32(0, true);
+  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length))) as SeriesHead;
+  let at = 4 + length;
+  const floats = (count: number) => {
+    const found = new Float64Array(buffer, at, count);
+    at += 8 * count;
+    return found;
+  };
+  const points = (count: number): Points => ({ xs: floats(count), ys: floats(count) });
+  const curves = head.curves.map((curve) => ({
+    of: curve.of,
+    subject: curve.subject,
+    measure: curve.measure,
+    ...points(curve.points),
+    mean: curve.means > 0 ? points(curve.means) : null,
+  }));
+  const bytes = (head.causes[0]?.columns ?? 0) * 8;
+  const causes = head.causes.map((cause) => {
+    const shares = new Uint8Array(buffer, at, bytes);
+    at += bytes;
+    return { ...cause, shares };
+  });
+  return { head, curves, causes, from_s: request.from_s, to_s: request.to_s, columns: request.columns };
+}

@@ -1,0 +1,78 @@
+// What all parts of the page share: the words and colours, the theme, and where in the page we are.
+import type { Cause, CauseWord, MeasureWord, Vocabulary } from './api';
+
+export type Theme = 'auto' | 'light' | 'dark';
+
+export interface Place {
+  view: 'runs' | 'run' | 'sweeps' | 'published';
+  runs: string[];
+}
+
+const dark = window.matchMedia('(prefers-color-scheme: dark)');
+const STORED = 'longfat-theme';
+
+function storedTheme(): Theme {
+  const stored = localStorage.getItem(STORED);
+  return stored === 'light' || stored === 'dark' ? stored : 'auto';
+}
+
+class Page {
+  words = $state.raw<Vocabulary | null>(null);
+  theme = $state<Theme>(storedTheme());
+  systemIsDark = $state(dark.matches);
+  place = $state.raw<Place>({ view: 'runs', runs: [] });
+  helpIsOpen = $state(false);
+  /** What is wrong with the whole page, as when the server has ended. */
+  trouble = $state('');
+
+  isDark = $derived(this.theme === 'dark' || (this.theme === 'auto' && this.systemIsDark));
+
+  constructor() {
+    dark.addEventListener('change', () => (this.systemIsDark = dark.matches));
+    window.addEventListener('hashchange', () => (this.place = placeOf(location.hash)));
+    this.place = placeOf(location.hash);
+  }
+
+  nextTheme() {
+    this.theme = this.theme === 'auto' ? (this.systemIsDark ? 'light' : 'dark') : this.theme === 'light' ? 'dark' : 'light';
+    localStorage.setItem(STORED, this.theme);
+  }
+
+  /** The colour of curve number `index`. */
+  colour(index: number): string {
+    const pairs = this.words?.colours ?? [['#0072b2', '#56b4e9'] as [string, string]];
+    const pair = pairs[index % pairs.length] ?? ['#888', '#888'];
+    return pair[this.isDark ? 1 : 0];
+  }
+
+  cause(cause: Cause): CauseWord | undefined {
+    return this.words?.causes.find((word) => word.cause === cause);
+  }
+
+  causeColour(cause: Cause): string {
+    const word = this.cause(cause);
+    return word ? (this.isDark ? word.dark : word.light) : 'transparent';
+  }
+
+  measure(name: string): MeasureWord | undefined {
+    return this.words?.measures.find((word) => word.name === name);
+  }
+}
+
+/** `#/run/lab8/x&lab8/y`, `#/sweeps`, `#/published`, or the list. */
+function placeOf(hash: string): Place {
+  const path = hash.replace(/^#\/?/, '');
+  if (path === 'sweeps' || path === 'published') return { view: path, runs: [] };
+  if (path.startsWith('run/')) {
+    const runs = path.slice(4).split('&').map(decodeURIComponent).filter((key) => key.includes('/'));
+    if (runs.length > 0) return { view: 'run', runs };
+  }
+  return { view: 'runs', runs: [] };
+}
+
+/** The address within the page of runs beside each other. */
+export function runAddress(keys: string[]): string {
+  return `#/run/${keys.map((key) => key.split('/').map(encodeURIComponent).join('/')).join('&')}`;
+}
+
+export const page = new Page();

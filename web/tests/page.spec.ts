@@ -1,0 +1,226 @@
+import { expect, test } from '@playwright/test';
+import { drawn, isModel, open, Site, span, values, visit } from './site';
+
+let site: Site;
+test.beforeAll(() => {
+  test.setTimeout(180_000);
+  site = new Site();
+});
+test.afterAll(() => site?.close());
+
+test('the list has every run, and finds', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, await site.page());
+  const rows = page.locator('table.runs tbody tr');
+  await expect(rows).toHaveCount((JSON.parse(site.longfat('--json', 'ls')) as unknown[]).length);
+  await page.getByRole('combobox', { name: 'Engine' }).selectOption('model');
+  await expect(rows).toHaveCount(2);
+  await page.getByRole('searchbox').fill('reno');
+  await expect(rows).toHaveCount(1);
+  await page.getByRole('searchbox').fill('no such thing');
+  await expect(page.getByText('No run matches.')).toBeVisible();
+  await page.getByRole('searchbox').fill('');
+  await page.getByRole('searchbox').press('Escape');
+  await page.keyboard.press('j');
+  await page.keyboard.press('Enter');
+  await expect(page.locator('h1')).toHaveText('Two round-trip times');
+  expect(trouble).toEqual([]);
+});
+
+for (const engine of ['sim', 'model', 'lab', 'test']) {
+  test(`a record of ${engine} is drawn as it was measured`, async ({ browser }) => {
+    test.skip(engine === 'lab' && !site.hasLab, 'this machine cannot make a lab');
+    const { page, trouble } = await visit(browser, await site.page());
+    const key = site.key(engine);
+    await open(page, key);
+    const summary = site.summary(key);
+    if (isModel(key)) {
+      await expect(page.getByText('figures and no samples')).toBeVisible();
+    } else {
+      expect(values((await drawn(page, 'goodput'))[0]).length).toBeGreaterThan(3);
+      const rtt = values((await drawn(page, 'rtt'))[0]);
+      const cwnd = values((await drawn(page, 'window')).find((curve) => curve.measure === 'cwnd'));
+      expect(Math.max(...cwnd)).toBe(summary.max_cwnd_bytes);
+      const again = values((await drawn(page, 'retrans'))[0]);
+      if (summary.retransmitted_segs > 0) expect(Math.max(...again)).toBe(summary.retransmitted_segs);
+      expect(Math.max(...rtt)).toBeCloseTo(summary.max_rtt_us / 1e6, 6);
+    }
+    const card = page.locator('article.flow').first();
+    await expect(card).toContainText('b/s');
+    if (engine !== 'test') await expect(page.locator('svg [class^=node], svg .node')).toHaveCount(3);
+    expect(trouble).toEqual([]);
+  });
+}
+
+test('zoom by wheel, drag, buttons and keys, down to a round trip and back', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, await site.page());
+  await open(page, site.key('sim', 'cubic'));
+  const whole = await span(page);
+  expect(whole.from).toBe(0);
+  expect(whole.to).toBeGreaterThanOrEqual(4);
+  const plot = page.locator('[data-panel=window] .u-over');
+  const box = (await plot.boundingBox())!;
+  const middle = { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+
+  await page.mouse.move(middle.x, middle.y);
+  await page.mouse.wheel(0, -300);
+  await expect.poll(async () => (await span(page)).to - (await span(page)).from).toBeLessThan(whole.to * 0.75);
+
+  await page.keyboard.press('0');
+  await page.mouse.move(box.x + box.width * 0.25, middle.y);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.5, middle.y, { steps: 5 });
+  await page.mouse.up();
+  await expect.poll(async () => (await span(page)).to).toBeCloseTo(whole.to / 2, 1);
+  expect((await span(page)).from).toBeCloseTo(whole.to / 4, 1);
+
+  const before = await span(page);
+  await page.keyboard.press('ArrowRight');
+  expect((await span(page)).from).toBeCloseTo(before.from + (before.to - before.from) / 4, 3);
+  await page.keyboard.press('r');
+  const close = await span(page);
+  expect(close.to - close.from).toBeLessThan(0.2);
+  // Seen that closely, what is drawn are the samples: 10 ms apart, each 20 ms of the span has two.
+  await expect.poll(async () => {
+    const xs = (await drawn(page, 'window')).find((curve) => curve.measure === 'cwnd')!.xs.filter((x) => x >= close.from && x <= close.to);
+    return xs.length;
+  }).toBeGreaterThan((close.to - close.from) / 0.0125 - 1);
+  await page.keyboard.press('Escape');
+  expect((await span(page)).to - (await span(page)).from).toBeGreaterThan(close.to - close.from);
+  await page.getByRole('button', { name: 'Whole' }).click();
+  expect(await span(page)).toEqual(whole);
+  expect(trouble).toEqual([]);
+});
+
+test('zooming does not change what a sample is', async ({ browser }) => {
+  const { page } = await visit(browser, await site.page());
+  await open(page, site.key('sim', 'reno'));
+  const curve = async () => (await drawn(page, 'rtt'))[0]!;
+  const all = await curve();
+  await page.evaluate(() => window.scrollTo(0, 0));
+  await page.keyboard.press('+');
+  await page.keyboard.press('+');
+  await page.waitForTimeout(500);
+  const zoomed = await curve();
+  const known = new Map(all.xs.map((x, i) => [x, all.ys[i]]));
+  const shared = zoomed.xs.filter((x) => known.has(x));
+  expect(shared.length).toBeGreaterThan(10);
+  for (const x of shared) expect(zoomed.ys[zoomed.xs.indexOf(x)]).toBe(known.get(x));
+});
+
+test('runs are compared in the same charts', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, await site.page());
+  const keys = [site.key('sim', 'cubic'), site.key('sim', 'reno'), site.key('model', 'reno')];
+  for (const key of keys) await page.getByRole('checkbox', { name: `Mark ${key}`, exact: true }).check();
+  await page.getByRole('button', { name: 'Compare 3 runs' }).click();
+  await expect.poll(async () => (await drawn(page, 'goodput')).filter((curve) => !curve.faint).length).toBe(2);
+  const labels = (await drawn(page, 'goodput')).filter((curve) => !curve.faint).map((curve) => curve.label);
+  expect(labels.sort()).toEqual(['cubic sim', 'reno sim']);
+  const table = page.locator('table.figures').first();
+  await expect(table.locator('thead th')).toHaveCount(5);
+  await expect(table).toContainText('×');
+  const cubic = values((await drawn(page, 'window')).find((curve) => curve.label === 'cubic sim'));
+  expect(Math.max(...cubic)).toBe(site.summary(keys[0]!).max_cwnd_bytes);
+  expect(trouble).toEqual([]);
+});
+
+test('a traced flow has its time-sequence graph, another is told what it needs', async ({ browser }) => {
+  const { page } = await visit(browser, await site.page());
+  await open(page, site.key('sim', 'reno'));
+  const lines = await drawn(page, 'trace');
+  const by = (name: string) => values(lines.find((curve) => curve.measure === name));
+  expect(lines.map((curve) => curve.measure)).toEqual(['sent', 'retransmitted', 'acknowledged', 'window_end']);
+  expect(Math.max(...by('acknowledged'))).toBeLessThanOrEqual(Math.max(...by('sent')) + 65_536);
+  expect(by('retransmitted').length > 0).toBe(site.summary(site.key('sim', 'reno')).retransmitted_segs > 0);
+  await open(page, site.key('test'));
+  await expect(page.getByText('A time-sequence graph needs each segment')).toBeVisible();
+});
+
+test('the theme follows the system and can be switched', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, await site.page(), { colorScheme: 'dark' });
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const dark = await ground();
+  await page.keyboard.press('t');
+  await expect(page.locator('html')).toHaveAttribute('data-theme', 'light');
+  const light = await ground();
+  expect(light).not.toBe(dark);
+  await page.reload();
+  await expect(page.locator('html')).toHaveAttribute('data-theme', 'light');
+  await page.keyboard.press('t');
+  expect(await ground()).toBe(dark);
+  expect(trouble).toEqual([]);
+});
+
+test('sweeps have their curve with the knee, or a map', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, await site.page());
+  await page.getByRole('link', { name: 'Sweeps' }).click();
+  const cards = page.locator('.sweep-card');
+  await expect(cards).toHaveCount(2);
+  await expect(cards.filter({ hasText: 'send_buffer' }).locator('circle.point')).toHaveCount(5);
+  await expect(page.getByText('Knee of sim cubic')).toBeVisible();
+  const map = cards.filter({ hasText: 'forward.loss' });
+  await expect(map.locator('rect')).toHaveCount(9);
+  await map.locator('a').first().click();
+  await expect(page.locator('h1')).toBeVisible();
+  expect(trouble).toEqual([]);
+});
+
+test('a run shows up and grows while it runs, and is then complete', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, await site.page());
+  const before = (JSON.parse(site.longfat('--json', 'ls')) as unknown[]).length;
+  const port = String(20_000 + (process.pid % 20_000));
+  const running = site.start('test', '127.0.0.1', '-p', port, '-t', '8');
+  const rows = page.locator('table.runs tbody tr');
+  await expect(rows).toHaveCount(before + 1, { timeout: 15_000 });
+  await expect(rows.first()).toContainText('partial');
+  await rows.first().getByRole('link').click();
+  await expect(page.locator('[data-live]')).toContainText('running');
+  const first = (await span(page)).to;
+  await expect.poll(async () => (await span(page)).to, { timeout: 15_000 }).toBeGreaterThan(first);
+  await new Promise((done) => running.on('exit', done));
+  await expect(page.locator('[data-live]')).toHaveCount(0, { timeout: 15_000 });
+  expect((await span(page)).to).toBeGreaterThan(7.5);
+  expect(trouble).toEqual([]);
+});
+
+test('a narrow screen shows all without moving sideways, and nothing jumps', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, await site.page(), { viewport: { width: 390, height: 844 } });
+  const sideways = () => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  expect(await sideways()).toBe(0);
+  await open(page, site.key('sim', 'cubic'));
+  expect(await sideways()).toBe(0);
+  const jumped = await page.evaluate(() => new Promise<number>((done) => {
+    let sum = 0;
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) sum += (entry as PerformanceEntry & { value: number }).value;
+    }).observe({ type: 'layout-shift', buffered: true });
+    setTimeout(() => done(sum), 300);
+  }));
+  expect(jumped).toBeLessThan(0.1);
+  expect(trouble).toEqual([]);
+});
+
+test('everything that can be pressed has a name, and keys have a help', async ({ browser }) => {
+  const { page } = await visit(browser, await site.page());
+  for (const place of ['list', 'run']) {
+    if (place === 'run') await open(page, site.key('sim', 'cubic'));
+    const nameless = await page.evaluate(() =>
+      [...document.querySelectorAll('button, a, select, input, svg[role=img], figure')].filter(
+        (one) => !(one.getAttribute('aria-label') || one.textContent?.trim() || one.getAttribute('placeholder') || one.closest('label')),
+      ).map((one) => one.outerHTML));
+    expect(nameless).toEqual([]);
+  }
+  await page.keyboard.press('?');
+  await expect(page.getByRole('dialog')).toContainText('one round trip');
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+});
+
+test('the address works for one browser, and the run that was named is open', async ({ browser }) => {
+  const url = await site.page(site.key('sim', 'reno'));
+  const { page } = await visit(browser, url);
+  await expect(page).toHaveURL(/#\/run\/pair\//);
+  const other = await (await browser.newContext()).newPage();
+  const answer = await other.goto(url);
+  expect(answer?.status()).toBe(403);
+  await expect(other.getByText('Start `longfat view` again')).toBeVisible();
+});

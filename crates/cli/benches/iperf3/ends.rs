@@ -164,13 +164,19 @@ fn tried(pair: &VethPair, program: Program, flags: &[&str], tries: u32) -> (proc
     }
 }
 
-/// Waits until somebody in the right namespace has the port.
+/// Waits until somebody in the right namespace has the port, of TCP to listen at: connections that are over have it for a while.
 fn wait_for_port(pair: &VethPair, table: &str) {
     let path = format!("/proc/thread-self/net/{table}");
     let until = Instant::now() + Duration::from_secs(10);
     let found = || {
         let table = pair.right(|| std::fs::read_to_string(&path)).expect("the namespace is there");
-        table.is_ok_and(|table| table.contains(&format!(":{PORT:04X} ")))
+        let has_it = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            // TCP_LISTEN; a datagram's socket is always 7.
+            let [_, local, _, state, ..] = words[..] else { return false };
+            local.ends_with(&format!(":{PORT:04X}")) && matches!(state, "0A" | "07")
+        };
+        table.is_ok_and(|table| table.lines().any(has_it))
     };
     while !found() {
         assert!(Instant::now() < until, "nobody has port {PORT}");

@@ -5,7 +5,7 @@ use std::{path::Path, time::SystemTime};
 use record::Run;
 use schema::RunSummary;
 
-use crate::job::{Job, simulated_kernel};
+use crate::job::{Job, rfc3339, simulated_kernel};
 
 /// The complete records of one scenario that this program made on this machine.
 pub struct Earlier {
@@ -23,7 +23,7 @@ impl Earlier {
         let program = std::env::current_exe().and_then(|path| path.metadata()).and_then(|m| m.modified());
         let built = program.ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         let since = built.and_then(|t| jiff::Timestamp::from_second(t.as_secs().try_into().ok()?).ok());
-        let since = since.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).unwrap_or_default();
+        let since = since.map(rfc3339).unwrap_or_default();
         let entries = record::list(runs_dir)?.into_iter().filter(|entry| entry.scenario == name);
         let is_ours = |run: &Run| {
             !run.partial && run.run().quality.ok && !run.run().sweep.is_empty() && run.run().started >= since

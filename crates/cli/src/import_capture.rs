@@ -1,12 +1,7 @@
 //! `longfat import pcap` and `import ss`: what other programs saw of TCP connections, as records.
 
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use capture::{Dissector, Packets, ss};
 use clap::Args;
 use record::Writer;
@@ -14,7 +9,13 @@ use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCH
 use units::Time;
 use verdict::{FlowContext, FlowTimes};
 
-use crate::{exit::Exit, import_command::Imported, job::compact, measured_record};
+use crate::{
+    exit::Exit,
+    import_command::Imported,
+    job::rfc3339,
+    measured_record,
+    open::{import_name, read_import},
+};
 
 /// Files above this do not fit beside everything else in memory.
 const MAX_BYTES: u64 = 8 << 30;
@@ -49,7 +50,7 @@ pub fn pcap(args: &PcapArgs, runs_dir: &Path) -> anyhow::Result<Vec<Imported>> {
 }
 
 fn one_pcap(file: &Path, sample: Time, runs_dir: &Path) -> anyhow::Result<Imported> {
-    let bytes = read(file)?;
+    let bytes = read_import(file, MAX_BYTES)?;
     let bad = |why: String| Exit::BadInput(format!("{}: {why}", file.display()));
     let mut packets = Packets::new(&bytes).map_err(|e| bad(e.to_string()))?;
     let mut dissector = Dissector::new(sample.0 / 1000);
@@ -113,7 +114,7 @@ pub fn ss(args: &SsArgs, runs_dir: &Path) -> anyhow::Result<Vec<Imported>> {
 }
 
 fn one_ss(file: &Path, every: Time, runs_dir: &Path) -> anyhow::Result<Imported> {
-    let bytes = read(file)?;
+    let bytes = read_import(file, MAX_BYTES)?;
     let every_us = i64::try_from(every.0 / 1000).unwrap_or(i64::MAX);
     let log = ss::parse(&String::from_utf8_lossy(&bytes), every_us)
         .map_err(|e| Exit::BadInput(format!("{}: {e}", file.display())))?;
@@ -158,45 +159,15 @@ fn one_ss(file: &Path, every: Time, runs_dir: &Path) -> anyhow::Result<Imported>
     Ok(Imported::whole(file, writer.finish(&summary(file, "ss's look at", run), &rows, &[], &[])?))
 }
 
-fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
-    let bad = |why: String| Exit::BadInput(format!("cannot read {}: {why}", file.display()));
-    let source: Box<dyn Read> = match file.as_os_str() == "-" {
-        true => Box::new(std::io::stdin().lock()),
-        false => {
-            let opened = File::open(file).map_err(|e| bad(e.to_string()))?;
-            // A pipe or a device might never end.
-            if !opened.metadata().map_err(|e| bad(e.to_string()))?.is_file() {
-                return Err(bad("it is no file".into()).into());
-            }
-            Box::new(opened)
-        }
-    };
-    let mut bytes = Vec::new();
-    source.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| bad(e.to_string()))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(bad(format!("it is larger than {} GiB", MAX_BYTES >> 30)).into());
-    }
-    Ok(bytes)
-}
-
 /// RFC 3339 of seconds since 1970.
 fn started(seconds: f64) -> String {
-    let time = jiff::Timestamp::from_second(seconds as i64).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// The file's name without its ending.
-fn stem(file: &Path) -> String {
-    match file.as_os_str() == "-" {
-        true => "imported".into(),
-        false => file.file_stem().map_or("imported".into(), |stem| stem.to_string_lossy().into_owned()),
-    }
+    rfc3339(jiff::Timestamp::from_second(seconds as i64).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
 }
 
 fn summary(file: &Path, what: &str, run: RunSummary) -> Summary {
     Summary {
         schema: SUMMARY_SCHEMA.into(),
-        scenario: stem(file),
+        scenario: import_name(file, "imported"),
         title: format!("{what} {}", file.display()),
         host: HostInfo { kernel: "unknown".into(), cpus: 0 },
         runs: vec![run],
@@ -206,8 +177,5 @@ fn summary(file: &Path, what: &str, run: RunSummary) -> Summary {
 
 fn create(runs_dir: &Path, file: &Path, what: &str, run: &RunSummary) -> anyhow::Result<Writer> {
     let summary = summary(file, what, run.clone());
-    let title = serde_json::to_string(&summary.title)?;
-    let toml = format!("# Imported; there is no scenario.\ntitle = {title}\n");
-    let id = record::new_id(&compact(&run.started), &run.engine, None, 1);
-    Writer::create(runs_dir, &summary.scenario, &id, &toml, &summary).context("cannot begin the record")
+    measured_record::create(runs_dir, "Imported", &summary)
 }

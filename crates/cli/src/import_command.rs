@@ -1,10 +1,6 @@
 //! `longfat import`: other programs' measurements as records.
 
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use perf::{
@@ -21,6 +17,7 @@ use crate::{
     import_capture::{self, PcapArgs, SsArgs},
     measured_flows::{Stream, counted_from, rows, streams},
     measured_record::{self, complete, started},
+    open::{import_name, read_import},
     output,
 };
 
@@ -114,38 +111,21 @@ fn iperf3(args: &Iperf3Args, runs_dir: &Path) -> anyhow::Result<Vec<Imported>> {
 }
 
 fn read_text(file: &Path) -> anyhow::Result<String> {
-    let name = file.display();
-    let bad = |why: String| Exit::BadInput(format!("cannot read {name}: {why}"));
-    let source: Box<dyn Read> = match file.as_os_str() == "-" {
-        true => Box::new(std::io::stdin().lock()),
-        false => {
-            let opened = File::open(file).map_err(|e| bad(e.to_string()))?;
-            // A pipe or a device might never end.
-            if !opened.metadata().map_err(|e| bad(e.to_string()))?.is_file() {
-                return Err(bad("it is no file".into()).into());
-            }
-            Box::new(opened)
-        }
-    };
-    let mut text = String::new();
-    source.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|e| bad(e.to_string()))?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(bad(format!("it is larger than {} MiB", MAX_BYTES >> 20)).into());
-    }
-    Ok(text)
+    let bytes = read_import(file, MAX_BYTES)?;
+    let whole = String::from_utf8(bytes).map_err(|_| {
+        Exit::BadInput(format!("cannot read {}: stream did not contain valid UTF-8", file.display()))
+    });
+    Ok(whole?)
 }
 
 /// Writes the record; its place.
 fn keep(file: &Path, report: &Report, start: &Start, runs_dir: &Path) -> anyhow::Result<PathBuf> {
-    let name = match file.as_os_str() == "-" {
-        true => "iperf3".into(),
-        false => file.file_stem().map_or("iperf3".into(), |stem| stem.to_string_lossy().into_owned()),
-    };
+    let name = import_name(file, "iperf3");
     let streams = streams(report);
     let rows = rows(report, &streams);
     let host = HostInfo { kernel: kernel(&start.system_info), cpus: 0 };
     let summary = measured_record::summary(&name, start, host, run_summary(report, start, &streams, &rows));
-    let writer = measured_record::create(runs_dir, ENGINE, &summary)?;
+    let writer = measured_record::create(runs_dir, &measured_record::is_a_test(), &summary)?;
     measured_record::write(writer, &summary, report, &rows, &[])
 }
 

@@ -222,7 +222,12 @@ fn id(job: &Job<'_>, begun: &RunSummary) -> String {
 
 /// RFC 3339, in seconds.
 pub fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    rfc3339(jiff::Timestamp::now())
+}
+
+/// RFC 3339, in seconds, as records have instants.
+pub fn rfc3339(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// RFC 3339 without separators, for file names.

@@ -11,12 +11,11 @@ use perf::{
 use record::Writer;
 use schema::{Event, FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
 
-use crate::job::compact;
+use crate::job::{compact, rfc3339};
 
 /// When the test began, RFC 3339.
 pub fn started(start: &Start) -> String {
-    let time = jiff::Timestamp::try_from(start.time);
-    time.unwrap_or(jiff::Timestamp::UNIX_EPOCH).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    rfc3339(jiff::Timestamp::try_from(start.time).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
 }
 
 /// A run before anything has happened.
@@ -52,11 +51,17 @@ pub fn summary(name: &str, start: &Start, host: HostInfo, run: RunSummary) -> Su
     }
 }
 
-/// Begins the record of this one run; what stands for the scenario that there is none of is its title.
-pub fn create(runs_dir: &Path, engine: &str, summary: &Summary) -> anyhow::Result<Writer> {
+/// What the record of a test between hosts says where others have their scenario.
+pub fn is_a_test() -> String {
+    format!("A test between real hosts ({FILE_NAME})")
+}
+
+/// Begins the record of this one run; for the scenario that there is none of stands `what` it is, and its title.
+pub fn create(runs_dir: &Path, what: &str, summary: &Summary) -> anyhow::Result<Writer> {
     let title = serde_json::to_string(&summary.title)?;
-    let toml = format!("# A test between real hosts ({FILE_NAME}); there is no scenario.\ntitle = {title}\n");
-    let id = record::new_id(&compact(&summary.runs[0].started), engine, None, 1);
+    let toml = format!("# {what}; there is no scenario.\ntitle = {title}\n");
+    let run = &summary.runs[0];
+    let id = record::new_id(&compact(&run.started), &run.engine, None, 1);
     Ok(Writer::create(runs_dir, &summary.scenario, &id, &toml, summary)?)
 }
 

@@ -1,6 +1,10 @@
 //! Scenario files as the command line names them: TOML, or a MiniEdit topology (.mn).
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::Path,
+};
 
 use scenario::{Imported, Scenario, ScenarioFile, import_mn};
 
@@ -81,6 +85,34 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
     Ok(String::from_utf8(bytes).map_err(|e| {
         Exit::BadInput(format!("{} is not {kind}: it is not UTF-8 text ({e})", path.display()))
     })?)
+}
+
+/// Another program's file of at most `most` bytes; `-` is standard input.
+pub fn read_import(file: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
+    let bad = |why: String| Exit::BadInput(format!("cannot read {}: {why}", file.display()));
+    let source: Box<dyn Read> = match file.as_os_str() == "-" {
+        true => Box::new(std::io::stdin().lock()),
+        false => {
+            let opened = File::open(file).map_err(|e| bad(e.to_string()))?;
+            // A pipe or a device might never end.
+            if !opened.metadata().map_err(|e| bad(e.to_string()))?.is_file() {
+                return Err(bad("it is no file".into()).into());
+            }
+            Box::new(opened)
+        }
+    };
+    let mut bytes = Vec::new();
+    source.take(most + 1).read_to_end(&mut bytes).map_err(|e| bad(e.to_string()))?;
+    if bytes.len() as u64 > most {
+        return Err(bad(format!("it is larger than {} MiB", most >> 20)).into());
+    }
+    Ok(bytes)
+}
+
+/// What an imported file's record is called: its name without its ending, or `otherwise` where it has none.
+pub fn import_name(file: &Path, otherwise: &str) -> String {
+    let stem = file.file_stem().filter(|_| file.as_os_str() != "-");
+    stem.map_or(otherwise.into(), |stem| stem.to_string_lossy().into_owned())
 }
 
 /// `KEY=VALUE` of a `--set` option.

@@ -55,7 +55,7 @@ impl Recording {
     /// The data begins: from now on a killed test leaves what it had.
     pub fn begin(&mut self, start: &Start) -> anyhow::Result<()> {
         let summary = summary(&self.name, start, begun(ENGINE, started(start)));
-        self.writer = Some(measured_record::create(&self.runs_dir, ENGINE, &summary)?);
+        self.writer = Some(measured_record::create(&self.runs_dir, &measured_record::is_a_test(), &summary)?);
         Ok(())
     }
 
@@ -188,7 +188,6 @@ fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String
         send_buffer: buffer(sends, "net.ipv4.tcp_wmem"),
         receive_buffer: buffer(!sends, "net.ipv4.tcp_rmem"),
         pacing_bps: rate.map(units::BitRate::as_f64),
-        unknown_path: true,
         ..FlowContext::default()
     }
 }

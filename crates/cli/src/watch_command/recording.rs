@@ -13,7 +13,7 @@ use verdict::{FlowContext, FlowTimes};
 use watch::{Cookie, Followed, Watcher, monotonic_ns};
 
 use super::flows::{self, Pairs};
-use crate::{job::compact, measured_record};
+use crate::{job, measured_record};
 
 /// The engine's name in the record.
 const ENGINE: &str = "watch";
@@ -60,14 +60,9 @@ impl Recording {
     /// Begins the record of whatever `filter` means.
     pub fn begin(runs_dir: &Path, filter: &str) -> anyhow::Result<Self> {
         let title = if filter.is_empty() { "all connections".into() } else { filter.to_string() };
-        let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let started = job::now();
         let summary = summary(&title, measured_record::begun(ENGINE, started.clone()));
-        let toml = format!(
-            "# Watched connections; there is no scenario.\ntitle = {}\n",
-            serde_json::to_string(&summary.title)?
-        );
-        let id = record::new_id(&compact(&started), ENGINE, None, 1);
-        let writer = Writer::create(runs_dir, NAME, &id, &toml, &summary)?;
+        let writer = measured_record::create(runs_dir, "Watched connections", &summary)?;
         Ok(Recording {
             writer,
             title,

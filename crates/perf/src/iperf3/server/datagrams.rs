@@ -41,7 +41,10 @@ impl Hellos {
     pub(super) fn listen(at: SocketAddr, ip: Option<IpVersion>, device: Option<&str>) -> Result<Self, Error> {
         let only_v6 = ip == Some(IpVersion::V6) || !at.ip().is_unspecified();
         let socket = router::bound(at, Type::DGRAM, only_v6, device)?;
-        sys::stamp_arrivals(&socket).attempted(|| format!("cannot listen for datagrams at {at}"))?;
+        let what = || format!("cannot listen for datagrams at {at}");
+        sys::stamp_arrivals(&socket).attempted(what)?;
+        // Neither questions nor answers hold the router up.
+        socket.set_nonblocking(true).attempted(what)?;
         Ok(Hellos { socket, at, only_v6 })
     }
 

@@ -1,6 +1,8 @@
 //! The applications at the ends of a transfer, as the lab's are: one writes as much as the socket takes (or at a rate), the
 //! other reads all there is (or at a rate, with a pause) and throws it away.
 
+use std::ops::ControlFlow;
+
 use scenario::Tcp;
 use tcp::Endpoint;
 use units::Time;
@@ -32,33 +34,35 @@ impl Writer {
         }
     }
 
-    /// Writes what it may. Tells when it wants to write by itself again.
-    pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Time) -> Option<Time> {
-        while self.left > 0 {
-            if self.pending == 0 {
-                match self.next_write(now) {
-                    Ok(bytes) => self.pending = bytes,
-                    Err(at) => return Some(at),
-                }
+    /// Writes once, if it may; to be called again where that did something, when the segments that followed have been sent:
+    /// a large buffer takes tens of thousands at once. Otherwise it tells when it wants to write by itself again.
+    pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Time) -> ControlFlow<Option<Time>> {
+        if self.left == 0 {
+            if !self.closed {
+                self.closed = true;
+                endpoint.close(now.0);
             }
-            if endpoint.writable() == 0 {
-                return None;
-            }
-            let taken = endpoint.write(now.0, self.pending).min(self.pending);
-            if taken == 0 {
-                return None;
-            }
-            self.pending -= taken;
-            self.left -= taken;
-            if let Some(pace) = &mut self.pace {
-                pace.spend(taken);
+            return ControlFlow::Break(None);
+        }
+        if self.pending == 0 {
+            match self.next_write(now) {
+                Ok(bytes) => self.pending = bytes,
+                Err(at) => return ControlFlow::Break(Some(at)),
             }
         }
-        if !self.closed {
-            self.closed = true;
-            endpoint.close(now.0);
+        if endpoint.writable() == 0 {
+            return ControlFlow::Break(None);
         }
-        None
+        let taken = endpoint.write(now.0, self.pending).min(self.pending);
+        if taken == 0 {
+            return ControlFlow::Break(None);
+        }
+        self.pending -= taken;
+        self.left -= taken;
+        if let Some(pace) = &mut self.pace {
+            pace.spend(taken);
+        }
+        ControlFlow::Continue(())
     }
 
     /// Whether all was written.

@@ -1,5 +1,7 @@
 //! A TCP flow: both ends of its connection and the applications on them.
 
+use std::ops::ControlFlow;
+
 use datagrams::Draws;
 use scenario::Tcp;
 use tcp::{CongestionControl, Endpoint, Segment, State};
@@ -176,7 +178,12 @@ impl Transfer {
                     self.send(side, now, wire);
                     self.tell_room(side, now, wire);
                 }
-                self.writer.work(&mut self.sender, now)
+                loop {
+                    match self.writer.work(&mut self.sender, now) {
+                        ControlFlow::Continue(()) => self.send(side, now, wire),
+                        ControlFlow::Break(wake) => break wake,
+                    }
+                }
             }
             Side::Receiver => self.reader.work(&mut self.receiver, now),
         };

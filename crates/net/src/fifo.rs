@@ -108,6 +108,14 @@ impl<P: Packet> Fifo<P> {
     // By itself, for with the packet in hand too little would stay in registers.
     #[inline(never)]
     pub(crate) fn admit(&mut self, arrival: Train, shape: Shape, cut_through: bool) -> Option<(Time, Train)> {
+        if let Some(byte) = self.per_byte
+            && shape.segments == 1
+            && arrival.first == arrival.last
+            && self.burst.is_none()
+            && self.loss.is_none()
+        {
+            return self.admit_one(byte, arrival.first, shape.segment_bytes + self.overhead);
+        }
         let arrival = squeezed(arrival, shape, self.per_byte, self.overhead);
         self.advance(arrival.first);
         if let Some(delivery) = self.pass_undelayed(arrival, shape) {
@@ -135,6 +143,24 @@ impl<P: Packet> Fifo<P> {
         let arrives = |left: Time| Time(left.0.saturating_add(self.delay.0));
         let delivery = Train { first: arrives(first), last: arrives(last) };
         Some((if cut_through { delivery.first } else { delivery.last }, delivery))
+    }
+
+    /// The everyday case: a single segment of so many bytes on the wire, which takes `byte` for each, and none is lost.
+    #[inline]
+    fn admit_one(&mut self, byte: Fixed, came: Time, bytes: u32) -> Option<(Time, Train)> {
+        let at = Fixed::from(came);
+        self.advance_fixed(at);
+        let total = u64::from(bytes);
+        if !self.fits(1, total) {
+            return None;
+        }
+        let departs = self.last_departure.max(at) + byte * total;
+        self.last_departure = departs;
+        self.enqueue(Queued { departs, last_departs: departs, segments: 1, bytes, last_bytes: bytes });
+        let left = departs.ceil();
+        self.waits += u128::from(2 * total) * u128::from(left.0 - came.0);
+        let delivery = Time(left.0.saturating_add(self.delay.0));
+        Some((delivery, Train::at(delivery)))
     }
 
     /// Where there is neither rate nor loss, and nothing before it is still to come, a single segment leaves the queue as it

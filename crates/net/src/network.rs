@@ -161,13 +161,13 @@ impl<P: Packet> Network<P> {
         Some(self.wakes.next().min(self.next_change)).filter(|next| *next < NEVER)
     }
 
-    /// Does all that is due up to and including `now`.
+    /// Does all that is due up to and including `now`, or [`Sink::until`], if that comes first.
     pub fn run_until(&mut self, now: Time, sink: &mut impl Sink<P>) {
         loop {
-            let until = self.wakes.next().min(now);
-            if self.next_change <= until && self.next_change < NEVER {
+            let (wake, until) = (self.wakes.next(), now.min(sink.until()));
+            if self.next_change <= until.min(wake) && self.next_change < NEVER {
                 self.apply_next();
-            } else if let Some((at, pipe)) = self.wakes.first().filter(|wake| wake.0 <= now) {
+            } else if let Some((at, pipe)) = self.wakes.first().filter(|_| wake <= until) {
                 self.wake(pipe, at, sink);
             } else {
                 return;

@@ -40,4 +40,8 @@ pub trait Sink<P> {
     fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: P);
     /// A packet comes out of `pipe` at its far end, whatever becomes of it there.
     fn pass(&mut self, _pipe: PipeId, _train: Train, _packet: &P) {}
+    /// The network is to do nothing after this instant before what was delivered has been looked at.
+    fn until(&self) -> Time {
+        Time(u64::MAX)
+    }
 }

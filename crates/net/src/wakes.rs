@@ -5,47 +5,40 @@ use units::Time;
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// An instant and a pipe in one number: ties go by pipe.
-type Key = u128;
-
-const PIPE_BITS: u32 = 32;
-
 /// Later than all that pipes have to do.
-const NEVER: Key = Key::MAX;
+const NEVER: Time = Time(u64::MAX);
 
-fn key(at: Time, pipe: usize) -> Key {
-    Key::from(at.0) << PIPE_BITS | pipe as Key
-}
-
-/// When each pipe has something to do: a tournament in which the earliest wins.
+/// When each pipe has something to do: a tournament in which the earliest wins, ties by pipe.
 ///
 /// An instant that changes is played again only up to where it changes nothing, and nothing ever moves. Pipes that
 /// never had anything to do (ideal ones) take no part.
 #[derive(Debug)]
 pub struct Wakes {
-    /// The winner of all at 1, those of the halves at 2 and 3, and so on. The second half is the pipes themselves.
-    winners: Vec<Key>,
+    /// The earliest instant of all at 1, those of the halves at 2 and 3, and so on. The second half is the pipes themselves,
+    /// in their order, so that ties go to the left.
+    winners: Vec<Time>,
     /// The winner of all again: it is looked at before anything is done.
-    winner: Key,
+    winner: Time,
     /// The place of each pipe in the second half.
     places: Vec<u32>,
-    playing: usize,
+    /// The pipes that take part, in order: who has which place.
+    playing: Vec<u32>,
 }
 
 impl Wakes {
     /// Nothing to do for any of so many pipes.
     pub fn new(pipes: usize) -> Self {
-        Wakes { winners: vec![NEVER; 2], winner: NEVER, places: vec![NONE; pipes], playing: 0 }
+        Wakes { winners: vec![NEVER; 2], winner: NEVER, places: vec![NONE; pipes], playing: Vec::new() }
     }
 
     /// From now on `pipe` has something to do at `wake`, and only then.
     #[inline]
     pub fn arm(&mut self, pipe: usize, wake: Option<Time>) {
-        let key = wake.map_or(NEVER, |at| key(at, pipe));
+        let at = wake.unwrap_or(NEVER);
         match self.places[pipe] {
-            NONE if key == NEVER => {}
-            NONE => self.join(pipe, key),
-            place => self.play(place as usize, key),
+            NONE if at == NEVER => {}
+            NONE => self.join(pipe, at),
+            place => self.play(place as usize, at),
         }
     }
 
@@ -53,9 +46,8 @@ impl Wakes {
     /// put off with each packet costs nothing until it has come.
     #[inline]
     pub fn arm_by(&mut self, pipe: usize, wake: Option<Time>) {
-        let key = wake.map_or(NEVER, |at| key(at, pipe));
         let place = self.places[pipe];
-        if place == NONE || key < self.winners[place as usize] {
+        if place == NONE || wake.unwrap_or(NEVER) < self.winners[place as usize] {
             self.arm(pipe, wake);
         }
     }
@@ -64,20 +56,27 @@ impl Wakes {
     /// done it.
     #[inline]
     pub fn first(&self) -> Option<(Time, usize)> {
-        let key = self.winner;
-        (key != NEVER).then_some((Time((key >> PIPE_BITS) as u64), key as u32 as usize))
+        if self.winner == NEVER {
+            return None;
+        }
+        let room = self.winners.len() / 2;
+        let mut place = 1;
+        while place < room {
+            place = 2 * place + usize::from(self.winners[2 * place] != self.winner);
+        }
+        Some((self.winner, self.playing[place - room] as usize))
     }
 
     /// The instant of [`Self::first`]; without one, later than anything that happens.
     #[inline]
     pub fn next(&self) -> Time {
-        Time((self.winner >> PIPE_BITS) as u64)
+        self.winner
     }
 
     /// Plays the matches of one place again, up to the first whose outcome stays the same.
     #[inline]
-    fn play(&mut self, place: usize, key: Key) {
-        let (mut place, mut winner) = (place, key);
+    fn play(&mut self, place: usize, at: Time) {
+        let (mut place, mut winner) = (place, at);
         while self.winners[place] != winner {
             self.winners[place] = winner;
             if place == 1 {
@@ -89,21 +88,24 @@ impl Wakes {
         }
     }
 
-    /// A pipe has something to do for the first time.
+    /// A pipe has something to do for the first time: all take their places anew.
     #[cold]
-    fn join(&mut self, pipe: usize, key: Key) {
-        let room = self.winners.len() / 2;
-        if self.playing == room {
-            let players = self.winners.split_off(room);
-            self.winners = vec![NEVER; 4 * room];
-            let moved = self.places.iter_mut().filter(|place| **place != NONE);
-            moved.for_each(|place| *place += room as u32);
-            players.into_iter().enumerate().for_each(|(i, player)| self.play(2 * room + i, player));
+    fn join(&mut self, pipe: usize, at: Time) {
+        let players = self.winners.split_off(self.winners.len() / 2);
+        let mut all: Vec<(u32, Time)> = self.playing.drain(..).zip(players).collect();
+        let new = all.partition_point(|player| (player.0 as usize) < pipe);
+        all.insert(new, (pipe as u32, at));
+        let room = all.len().next_power_of_two();
+        self.winners = vec![NEVER; 2 * room];
+        for (i, (pipe, at)) in all.into_iter().enumerate() {
+            self.playing.push(pipe);
+            self.places[pipe as usize] = (room + i) as u32;
+            self.winners[room + i] = at;
         }
-        let place = self.winners.len() / 2 + self.playing;
-        self.playing += 1;
-        self.places[pipe] = place as u32;
-        self.play(place, key);
+        for place in (1..room).rev() {
+            self.winners[place] = self.winners[2 * place].min(self.winners[2 * place + 1]);
+        }
+        self.winner = self.winners[1];
     }
 }
 

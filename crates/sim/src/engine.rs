@@ -87,10 +87,9 @@ impl<'a> Engine<'a> {
     pub(crate) fn run_until(&mut self, until: Time) -> Result<(), Error> {
         let mut at_once = 0;
         loop {
-            let next = self.wire.next().min(self.wakes.next());
+            let next = self.wire.run_network(until.min(self.wakes.next())).min(self.wakes.next());
             if next > until {
                 self.now = until;
-                self.wire.network.run_until(until, &mut self.wire.arrived);
                 return Ok(());
             }
             at_once = if next > self.now { 0 } else { at_once + 1 };

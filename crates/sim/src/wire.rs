@@ -67,6 +67,10 @@ impl Sink<Parcel> for Arrived {
         self.packets.push_back((self.last, packet));
     }
     fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, _packet: Parcel) {}
+    #[inline]
+    fn until(&self) -> Time {
+        self.next()
+    }
 }
 
 impl Wire {
@@ -76,19 +80,17 @@ impl Wire {
         Wire { network, arrived, neighbours, devices, left, segmentation: machine.segmentation }
     }
 
-    /// When something next happens by itself.
+    /// Lets the network go on until hosts have something to do, but not beyond `until`; gives when they have.
     #[inline]
-    pub(crate) fn next(&self) -> Time {
-        let network = self.network.next_wake().unwrap_or(NEVER);
-        network.min(self.arrived.next()).min(self.devices.next()).min(self.neighbours.next())
+    pub(crate) fn run_network(&mut self, until: Time) -> Time {
+        let next = self.devices.next().min(self.neighbours.next());
+        self.network.run_until(until.min(next), &mut self.arrived);
+        next.min(self.arrived.next())
     }
 
-    /// Does what is due.
+    /// Does what is due outside the network.
     #[inline]
     pub(crate) fn run_until(&mut self, now: Time) {
-        if self.network.next_wake().is_some_and(|at| at <= now) {
-            self.network.run_until(now, &mut self.arrived);
-        }
         if self.neighbours.next() <= now {
             while let Some((asker, asked)) = self.neighbours.due(now) {
                 self.ask(asker, asked, now);

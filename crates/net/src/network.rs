@@ -167,7 +167,7 @@ impl<P: Packet> Network<P> {
             let (wake, until) = (self.wakes.next(), now.min(sink.until()));
             if self.next_change <= until.min(wake) && self.next_change < NEVER {
                 self.apply_next();
-            } else if let Some((at, pipe)) = self.wakes.first().filter(|_| wake <= until) {
+            } else if let Some((at, pipe)) = self.wakes.due(until) {
                 self.wake(pipe, at, sink);
             } else {
                 return;

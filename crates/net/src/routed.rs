@@ -74,7 +74,7 @@ impl<P> Routed<P> {
 }
 
 impl<P: Packet> Packet for Routed<P> {
-    #[inline]
+    #[inline(always)]
     fn shape(&self) -> Shape {
         self.packet.shape()
     }

@@ -74,7 +74,7 @@ impl Devices {
     /// The first station whose device passes a packet on at `now`.
     #[inline]
     pub(crate) fn due(&self, now: Time) -> Option<u32> {
-        self.wakes.first().filter(|first| first.0 <= now).map(|first| first.1 as u32)
+        self.wakes.due(now).map(|first| first.1 as u32)
     }
 
     /// The device of a station passes its next packet on at `at`.

@@ -101,7 +101,7 @@ impl<'a> Engine<'a> {
             if self.wire.has_come(next) {
                 self.take_arrived();
             }
-            while let Some((_, slot)) = self.wakes.first().filter(|first| first.0 <= next) {
+            while let Some((_, slot)) = self.wakes.due(next) {
                 self.wake(slot)?;
                 if self.wire.has_come(next) {
                     self.take_arrived();

@@ -152,7 +152,7 @@ impl From<Parcel> for SimPacket {
 }
 
 impl Packet for Parcel {
-    #[inline]
+    #[inline(always)]
     fn shape(&self) -> Shape {
         match self {
             Parcel::Plain { header, len, mss, .. } if *len <= u32::from(*mss) || *mss == 0 => {

@@ -31,13 +31,13 @@ for queue in 100p 1000p; do
     "$longfat" --runs "$runs" plot $(simulated) --metric cwnd,goodput -o "docs/h-lab-$queue.svg"; rm -rf "${runs:?}"/*
 done
 for pair in rttfair mtufair; do
-    "$longfat" --runs "$runs" run "scenarios/g-$pair.toml" --engine sim >/dev/null || test $? -eq 3
+    "$longfat" --runs "$runs" run "scenarios/g-$pair.toml" --engine sim --variant reno,griddt >/dev/null || test $? -eq 3
     "$longfat" --runs "$runs" plot $(simulated) --metric goodput,cwnd -o "docs/g-$pair.svg"; rm -rf "${runs:?}"/*
 done
 # How the G pairs vary with the queue and with a random loss, at a tenth of rate and time (windows and recovery are a tenth as well).
 tenth="--set duration=700s --set sample=100ms --set links.bottleneck.forward.rate=100mbit --set links.cern1-geneva.forward.rate=100mbit"
-tenth="$tenth --set links.cern2-geneva.forward.rate=100mbit --set hosts.*.nic.tx_queue=10p"
-for flow in rtt181 mtu3000; do
+tenth="$tenth --variant reno,griddt --set links.cern2-geneva.forward.rate=100mbit --set hosts.*.nic.tx_queue=10p"
+for flow in rtt181 mtu3000 mtu9000; do
     file="scenarios/g-${flow%%[0-9]*}fair.toml"
     set -f # the star of hosts.*
     "$longfat" --runs "$runs" sweep "$file" $tenth --metric "flows.$flow.goodput" -o "docs/g-queue-$flow.svg" \

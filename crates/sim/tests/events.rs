@@ -89,7 +89,8 @@ fn a_reader_that_stops_closes_the_window() {
     let outcome = run(path, "reader_stops = \"2s\"\nreader_resumes = \"5s\"");
     let (closed, opened) = (of(&outcome, EventKind::ZeroWindow), of(&outcome, EventKind::WindowOpen));
     assert_eq!((closed.len(), opened.len()), (1, 1), "{closed:?} {opened:?}");
-    assert!((2_000..2_500).contains(&closed[0].0) && (5_000..5_200).contains(&opened[0].0));
+    // The last bytes that fit go as a probe, a timeout after the others.
+    assert!((2_000..2_700).contains(&closed[0].0) && (5_000..5_200).contains(&opened[0].0), "{closed:?}");
     assert!(closed[0].1 > 0 && opened[0].1 > 0);
 }
 

@@ -1,7 +1,7 @@
 //! New data goes out: `tcp_write_xmit` and the sizing of super-packets (net/ipv4/tcp_output.c).
 //!
-//! Departures: 1. A packet in the making grows only while it is the last; it is not refilled from the next
-//! (tcp_grow_skb).
+//! Departures: 1. What is left of a packet is filled up from the next (`tcp_grow_skb`, since 6.10) whatever pages it lies in,
+//! but not for probes.
 
 use super::{Marks, Skb, chrono, skb::segments, timers::Timer, unsent::Chunk};
 use crate::{CaState, Endpoint, Operation, segment::after};
@@ -30,18 +30,25 @@ impl Endpoint {
     pub(super) fn write_xmit(&mut self, push: Push) -> bool {
         let mss = self.sk.mss_cache;
         let max_segs = self.tso_segs();
+        let refills = push == Push::All && self.config.profile.at_least(6, 10);
         let (mut sent, mut cwnd_limited, mut rwnd_limited) = (0, false, false);
-        while let Some(chunk) = self.tx.queue.unsent.front().copied() {
+        while let Some(mut chunk) = self.tx.queue.unsent.front().copied() {
             if self.pacing_check() {
                 break;
             }
-            let chunk_segs = u32::from(segments(chunk.len, mss));
+            let mut chunk_segs = u32::from(segments(chunk.len, mss));
             let mut quota = self.cwnd_test(chunk, chunk_segs);
             if quota == 0 {
                 if push != Push::Probe {
                     break;
                 }
                 quota = 1;
+            }
+            // `tcp_grow_skb`.
+            let full = quota.min(max_segs) * mss;
+            if chunk.len < full && refills && self.tx.queue.unsent.len() > 1 {
+                chunk = self.tx.queue.unsent.refill_front(full - chunk.len);
+                chunk_segs = u32::from(segments(chunk.len, mss));
             }
             if !self.window_test(chunk) {
                 rwnd_limited = true;

@@ -89,6 +89,25 @@ impl Unsent {
         self.count += 1;
     }
 
+    /// The first of several chunks takes so many bytes from the one that follows it, at most all; gives what it is then.
+    pub(super) fn refill_front(&mut self, missing: u32) -> Chunk {
+        let mut first = self.front().copied().unwrap_or(Chunk { len: 0, fin: false });
+        self.pop_front();
+        if let Some(next) = self.front().copied() {
+            let taken = missing.min(next.len);
+            first.len += taken;
+            if taken == next.len {
+                first.fin = next.fin;
+                self.pop_front();
+            } else {
+                self.shorten_front(taken);
+            }
+        }
+        self.runs.push_front((first, 1));
+        self.count += 1;
+        first
+    }
+
     /// The first `len` bytes of the first chunk, which is longer, are gone.
     pub(super) fn shorten_front(&mut self, len: u32) {
         let Some(run) = self.runs.front_mut() else { return };
@@ -110,7 +129,7 @@ mod tests {
     proptest! {
         /// It does what a plain list of chunks does.
         #[test]
-        fn runs_are_as_good_as_a_list(steps in proptest::collection::vec((0u8..6, 1u32..4), 0..300)) {
+        fn runs_are_as_good_as_a_list(steps in proptest::collection::vec((0u8..7, 1u32..4), 0..300)) {
             let (mut unsent, mut plain) = (Unsent::default(), VecDeque::<Chunk>::new());
             for (step, len) in steps {
                 let longer = plain.front().is_some_and(|chunk| chunk.len > len);
@@ -131,7 +150,15 @@ mod tests {
                         unsent.push_many(Chunk { len: 2, fin: false }, len);
                         plain.extend(vec![Chunk { len: 2, fin: false }; len as usize]);
                     }
-                    _ if longer => {
+                    5 if plain.len() > 1 => {
+                        let taken = len.min(plain[1].len);
+                        (plain[0].len, plain[1].len) = (plain[0].len + taken, plain[1].len - taken);
+                        if plain[1].len == 0 {
+                            plain.remove(1);
+                        }
+                        prop_assert_eq!(unsent.refill_front(len), plain[0]);
+                    }
+                    6 if longer => {
                         plain[0].len -= len;
                         if len == 1 {
                             unsent.shorten_front(len);

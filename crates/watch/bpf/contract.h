@@ -62,7 +62,7 @@ struct kept {
 	u32 chrono_start, pmtu;
 	u64 max_pacing_rate;
 	u32 rmem_alloc, backlog, rcvbuf, sndbuf, wmem_alloc, wmem_queued, forward_alloc, omem_alloc, drops;
-	u32 states, ca_state, zero;
+	u32 states, ca_state, locked;
 };
 
 /* What the program sets before it loads this. */

@@ -34,12 +34,16 @@
 #define OPS_RTT 12
 #define FLAG_RTT 8
 
+/* The number that the running kernel's type has (BPF_TYPE_ID_TARGET). */
+#define TCP_SOCK_TYPE __builtin_btf_type_id(*(struct tcp_sock *)0, 1)
+
 static u64 (*const bpf_get_socket_cookie)(void *ctx) = (void *)46;
 static long (*const bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *ops, int flags) = (void *)59;
 static long (*const bpf_seq_write)(struct seq_file *seq, const void *data, u32 size) = (void *)127;
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
 
 extern unsigned long CONFIG_HZ __kconfig __weak;
+extern void *bpf_rdonly_cast(const void *of, u32 type) __ksym __weak; /* Linux 6.2 */
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -190,7 +194,7 @@ static __always_inline void observe(struct tcp_sock *tp, struct sample *sample)
 	fill(tp, &sample->info);
 }
 
-/* Whether anything happened to a connection since it was asked last.
+/* What is kept of a connection, to see at the next look whether anything happened to it: member and value.
  *
  * These are few of the members that a look reads, a third of its cache lines, and none of the others changes without one
  * of them: each packet counts in segs_in or segs_out; what the application writes moves write_seq, what it reads copied_seq;
@@ -198,45 +202,40 @@ static __always_inline void observe(struct tcp_sock *tp, struct sample *sample)
  * set sk_rcvbuf, sk_sndbuf, sk_max_pacing_rate, window_clamp; an ICMP message icsk_pmtu_cookie or mss_cache. Who holds the
  * lock may be in the middle of a change.
  */
+#define KEPT(each)                                                                                                     \
+	each(segs_in, tp->segs_in) each(segs_out, tp->segs_out) each(write_seq, tp->write_seq)                         \
+	each(copied_seq, tp->copied_seq) each(snd_una, tp->snd_una) each(packets_out, tp->packets_out)                 \
+	each(lost_out, tp->lost_out) each(snd_cwnd, tp->snd_cwnd) each(mss_cache, tp->mss_cache)                       \
+	each(window_clamp, tp->window_clamp) each(chrono_start, tp->chrono_start) each(pmtu, icsk->icsk_pmtu_cookie)   \
+	each(max_pacing_rate, sk->sk_max_pacing_rate) each(rmem_alloc, sk->sk_backlog.rmem_alloc.counter)              \
+	each(backlog, sk->sk_backlog.len) each(rcvbuf, sk->sk_rcvbuf) each(sndbuf, sk->sk_sndbuf)                      \
+	each(wmem_alloc, sk->sk_wmem_alloc.refs.counter) each(wmem_queued, sk->sk_wmem_queued)                         \
+	each(forward_alloc, sk->sk_forward_alloc) each(omem_alloc, sk->sk_omem_alloc.counter)                          \
+	each(drops, sk->sk_drops.counter) each(locked, sk->sk_lock.owned)                                              \
+	each(states, sk->__sk_common.skc_state | tp->chrono_type << 8 | icsk->icsk_retransmits << 16 |                 \
+			     icsk->icsk_backoff << 24)                                                                 \
+	each(ca_state, BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) | icsk->icsk_probes_out << 8)
+
 static __always_inline bool moved(struct tcp_sock *tp, struct kept *kept)
 {
 	struct sock *sk = (struct sock *)tp;
 	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
 	u64 differs = sk->sk_lock.owned;
 
-#define COMPARE(member, value)                       \
-	do {                                         \
-		u64 now = (value);                   \
-		differs |= kept->member ^ now;       \
-		kept->member = now;                  \
-	} while (0)
-	COMPARE(segs_in, tp->segs_in);
-	COMPARE(segs_out, tp->segs_out);
-	COMPARE(write_seq, tp->write_seq);
-	COMPARE(copied_seq, tp->copied_seq);
-	COMPARE(snd_una, tp->snd_una);
-	COMPARE(packets_out, tp->packets_out);
-	COMPARE(lost_out, tp->lost_out);
-	COMPARE(snd_cwnd, tp->snd_cwnd);
-	COMPARE(mss_cache, tp->mss_cache);
-	COMPARE(window_clamp, tp->window_clamp);
-	COMPARE(chrono_start, tp->chrono_start);
-	COMPARE(pmtu, icsk->icsk_pmtu_cookie);
-	COMPARE(max_pacing_rate, sk->sk_max_pacing_rate);
-	COMPARE(rmem_alloc, sk->sk_backlog.rmem_alloc.counter);
-	COMPARE(backlog, sk->sk_backlog.len);
-	COMPARE(rcvbuf, sk->sk_rcvbuf);
-	COMPARE(sndbuf, sk->sk_sndbuf);
-	COMPARE(wmem_alloc, sk->sk_wmem_alloc.refs.counter);
-	COMPARE(wmem_queued, sk->sk_wmem_queued);
-	COMPARE(forward_alloc, sk->sk_forward_alloc);
-	COMPARE(omem_alloc, sk->sk_omem_alloc.counter);
-	COMPARE(drops, sk->sk_drops.counter);
-	COMPARE(states, sk->__sk_common.skc_state | tp->chrono_type << 8 | icsk->icsk_retransmits << 16 |
-				icsk->icsk_backoff << 24);
-	COMPARE(ca_state, BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) | icsk->icsk_probes_out << 8);
-#undef COMPARE
+#define DIFFERS(member, value) differs |= kept->member ^ (typeof(kept->member))(value);
+	KEPT(DIFFERS)
+#undef DIFFERS
 	return differs;
+}
+
+static __always_inline void keep(struct tcp_sock *tp, struct kept *kept)
+{
+	struct sock *sk = (struct sock *)tp;
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
+
+#define KEEP(member, value) kept->member = value;
+	KEPT(KEEP)
+#undef KEEP
 }
 
 SEC("iter/bpf_sk_storage_map")
@@ -250,13 +249,17 @@ int look(struct bpf_iter__bpf_sk_storage_map *ctx)
 		bpf_seq_write(ctx->meta->seq, &pass, sizeof(pass));
 		return 0;
 	}
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	/* Only choose marks, and only TCP's; the older way fetches two more lines of the socket to see that. */
+	struct tcp_sock *tp = bpf_rdonly_cast ? bpf_rdonly_cast(sk, TCP_SOCK_TYPE) :
+						bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
 	u32 now = bpf_jiffies64(), before = kept->told;
 	bool is_moved = moved(tp, kept) || before == UNTOLD;
 	if (!is_moved && before == TOLD && now - kept->told_at < CONFIG_HZ)
 		return 0;
+	/* First what is kept, so that what changes meanwhile is seen at the next look. */
+	keep(tp, kept);
 	__builtin_memset(&scratch, 0, sizeof(scratch));
 	observe(tp, &scratch);
 	/* Where the buffer has no room the kernel comes again with the next one. */

@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    Clocks, Cookie, Diag, Error, Event, EventKind, Filter, Kernel, Look, Place, Process, Processes, Sample, State,
-    Tally, bpf::Pass, monotonic_ns,
+    Clocks, Cookie, Diag, Error, Event, EventKind, Filter, Kernel, Look, Place, Process, Processes, Sample,
+    State, Tally, bpf::Pass, monotonic_ns,
 };
 
 /// With eBPF new connections are looked for so often, in case that one was missed; without it, at each look.

@@ -21,7 +21,9 @@ pub struct Clocks {
 
 impl Clocks {
     /// From the words of `struct clocks` after its first.
-    pub(crate) fn from_words([data_sent, data_received, ack_received, kind, start, before @ ..]: [u32; 8]) -> Self {
+    pub(crate) fn from_words(
+        [data_sent, data_received, ack_received, kind, start, before @ ..]: [u32; 8],
+    ) -> Self {
         Clocks { data_sent, data_received, ack_received, chrono: (kind, start), before }
     }
 
@@ -68,7 +70,11 @@ mod tests {
     fn jiffies_go_round() {
         let info = told([u32::MAX, 0, 5, 0, 77, 1, 0, 0], 4);
         assert_eq!(info.last_data_sent_ms(), Some(20));
-        assert_eq!(info.last_ack_recv_ms(), Some((u64::from(u32::MAX) * 4) as u32), "as the kernel's own cast");
+        assert_eq!(
+            info.last_ack_recv_ms(),
+            Some((u64::from(u32::MAX) * 4) as u32),
+            "as the kernel's own cast"
+        );
         assert_eq!(info.busy_time_us(), Some(4000), "nothing runs");
     }
 

@@ -6,6 +6,6 @@ mod kernel;
 mod missing;
 
 pub use clocks::Clocks;
-pub use contract::{Event, EventKind, Sample};
 pub(crate) use contract::Pass;
+pub use contract::{Event, EventKind, Sample};
 pub use kernel::Kernel;

@@ -66,7 +66,6 @@ mod tune_command;
 mod tune_text;
 mod view_command;
 mod watch_command;
-mod window_law;
 
 fn main() -> std::process::ExitCode {
     match tc_shim::is_called() {

@@ -13,7 +13,7 @@ address = "10.0.0.1/24"
 address = "10.0.0.2/24"
 [[links]]
 ends = ["h1", "h2"]
-forward = { rate = "50mbit", delay = "50ms", queue = "300kB" }
+forward = { rate = "10mbit", delay = "50ms", queue = "100kB" }
 backward = { delay = "50ms" }
 [[flows]]
 name = "a"

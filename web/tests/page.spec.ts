@@ -156,7 +156,7 @@ test('sweeps have their curve with the knee, or a map', async ({ browser }) => {
   const cards = page.locator('.sweep-card');
   await expect(cards).toHaveCount(2);
   await expect(cards.filter({ hasText: 'send_buffer' }).locator('circle.point')).toHaveCount(5);
-  await expect(page.getByText('Knee of sim cubic')).toBeVisible();
+  await expect(page.getByText(/sim cubic: knee at send_buffer[^]*the window law, plateau x loaded RTT/)).toBeVisible();
   const map = cards.filter({ hasText: 'forward.loss' });
   await expect(map.locator('rect')).toHaveCount(9);
   await map.locator('a').first().click();

@@ -71,10 +71,17 @@ mod tests {
         }
         let points: Vec<KneePoint<'_>> = values
             .iter()
-            .map(|(values, mean)| KneePoint { engine: "sim", variant: None, values, mean: *mean, runs: vec![] })
+            .map(|(values, mean)| KneePoint {
+                engine: "sim",
+                variant: None,
+                values,
+                mean: *mean,
+                runs: vec![],
+            })
             .collect();
         let found = knees(&points, "queue", "goodput");
-        let told: Vec<_> = found.iter().map(|k| (k.others[0].text.as_str(), k.at.round(), k.law.is_some())).collect();
+        let told: Vec<_> =
+            found.iter().map(|k| (k.others[0].text.as_str(), k.at.round(), k.law.is_some())).collect();
         assert_eq!(told, [("a", 4.0, false), ("b", 8.0, false)]);
     }
 }

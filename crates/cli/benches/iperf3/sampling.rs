@@ -7,6 +7,18 @@ use crate::{ROUNDS, SECONDS, ends, ends::Program, median};
 /// Both ends send and receive so; both look where they look at all.
 const CASES: [(&str, &[&str]); 2] = [("100 Mb/s", &["-b", "100M"]), ("unpaced", &[])];
 
+/// Of a core, percent.
+struct Share {
+    client: f64,
+    server: f64,
+}
+
+/// The same test twice.
+struct Pair {
+    without: Share,
+    with: Share,
+}
+
 /// Processor time of both ends for each second of the test, without looks and with them.
 pub fn cost(pair: &VethPair) {
     println!(
@@ -16,23 +28,23 @@ pub fn cost(pair: &VethPair) {
     for (name, flags) in CASES {
         let mut pairs = Vec::new();
         for _ in 0..ROUNDS {
-            pairs.push((share(pair, flags, "0"), share(pair, flags, "1ms")));
+            pairs.push(Pair { without: share(pair, flags, "0"), with: share(pair, flags, "1ms") });
         }
-        let of = |value: fn(&((f64, f64), (f64, f64))) -> f64| median(pairs.iter().map(value).collect());
+        let of = |value: fn(&Pair) -> f64| median(pairs.iter().map(value).collect());
         println!(
             "{name:>10}  {:>6.1} %  {:>6.1} %  {:>+8.1} %  {:>+8.1} %",
-            of(|(without, _)| without.0 + without.1),
-            of(|(_, with)| with.0 + with.1),
-            of(|(without, with)| with.0 - without.0),
-            of(|(without, with)| with.1 - without.1),
+            of(|pair| pair.without.client + pair.without.server),
+            of(|pair| pair.with.client + pair.with.server),
+            of(|pair| pair.with.client - pair.without.client),
+            of(|pair| pair.with.server - pair.without.server),
         );
     }
 }
 
-/// What client and server took of a core, percent.
-fn share(pair: &VethPair, flags: &[&str], every: &str) -> (f64, f64) {
+/// What client and server took.
+fn share(pair: &VethPair, flags: &[&str], every: &str) -> Share {
     let flags: Vec<&str> = flags.iter().copied().chain(["--sample", every]).collect();
     let (client, server) = ends::both(pair, Program::Longfat, &flags);
     let percent = |cpu_s: f64| cpu_s / f64::from(SECONDS) * 100.0;
-    (percent(client.cpu_s), percent(server.cpu_s))
+    Share { client: percent(client.cpu_s), server: percent(server.cpu_s) }
 }

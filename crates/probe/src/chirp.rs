@@ -119,7 +119,7 @@ impl Method for Chirps {
         }
         AvailableAnswer {
             available_bps: found,
-            grey_bps: None,
+            varies_bps: None,
             packet_bytes: self.bytes,
             fleets: usize::from(self.done),
             capacity: Some(known),

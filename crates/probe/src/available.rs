@@ -22,9 +22,9 @@ use units::Time;
 use crate::{
     answer::{Interval, Limits, Validity},
     capacity::{Capacity, CapacityAnswer, most_packets},
-    cross::{Estimate, cross_traffic, estimate, tokens_left},
+    cross::{Estimate, cross_traffic, estimate, first_loss, queue_begins, tokens_left},
     search::{Search, Verdict},
-    statistics::{least, median, quantile},
+    statistics::{median, quantile},
     train::{Fleet, Method, Seen, Step, Train},
     trend::{Trend, trend},
 };
@@ -204,7 +204,8 @@ impl Available {
     fn direct(&mut self, seen: &[Seen]) {
         self.busy.extend_from_slice(seen);
         self.cross = self.cross_traffic();
-        self.found = estimate(&self.cross);
+        let group = self.shorter.map_or(1, |packets| STREAM.0.div_ceil(packets.max(1)));
+        self.found = estimate(&self.cross, group);
         let enough = if self.shorter.is_some() { 2 * DIRECT_FLEETS } else { DIRECT_FLEETS };
         let capacity = self.capacity_bps();
         let Some(cross) = self.found else {
@@ -271,8 +272,10 @@ impl Available {
         }
         let cross = self.found?;
         let value = (most.value - cross.value).clamp(0.0, most.value);
-        // The capacity's error is the answer's as well.
-        let by = 2.0 * cross.error + (most.high - most.low) / 2.0;
+        // A = C - X with X = C a - R, where a train at R takes a = (R + X) / C times as long: what C is off by counts a - 1 times.
+        let busy = if self.bucket_bytes().is_some() { BUSY_BUCKET } else { BUSY };
+        let factor = busy - 1.0 + cross.value / most.value;
+        let by = 2.0 * cross.error + factor * (most.high - most.low) / 2.0;
         Some(Interval { low: (value - by).max(0.0), value, high: (value + by).min(most.high) })
     }
 
@@ -343,24 +346,10 @@ impl Available {
     }
 }
 
-/// The place of the first packet that was lost; their number where none was.
-fn first_loss(seen: &Seen) -> usize {
-    seen.arrived_ns.iter().position(Option::is_none).unwrap_or(seen.sent())
-}
-
 /// From the first packet to the first that was lost, ns.
 fn time_to_loss(seen: &Seen) -> Option<f64> {
     let lost = seen.arrived_ns.iter().position(Option::is_none)?;
     Some((seen.sent_ns[lost] - seen.sent_ns[0]) as f64)
-}
-
-/// The place from which on a queue stands until packets are lost: that of the last packet whose delay is within `margin_ns` of the
-/// least.
-fn queue_begins(seen: &Seen, margin_ns: f64) -> usize {
-    let until = first_loss(seen);
-    let before = || seen.received().take_while(|packet| packet.number < until);
-    let Some(least) = least(before().map(|packet| packet.delay_ns())) else { return until };
-    before().filter(|packet| packet.delay_ns() <= least + margin_ns).last().map_or(0, |last| last.number)
 }
 
 fn loss(seen: &Seen) -> f64 {

@@ -284,6 +284,13 @@ impl Buffer {
         quantile(&self.sizes[0].trains.iter().map(drained).collect::<Vec<_>>(), 1.0)
     }
 
+    /// Each train lost its first packet at the same place, as where nobody else takes tokens.
+    fn is_regular(&self) -> bool {
+        let passed: Vec<f64> = self.sizes[0].trains.iter().map(|train| train.passed).collect();
+        let range = quantile(&passed, 1.0).zip(quantile(&passed, 0.0)).map_or(0.0, |(most, least)| most - least);
+        range <= 2.0 * f64::from(self.sizes[0].bytes)
+    }
+
     fn classify(&self, doubts: &mut Vec<String>) -> (BufferKind, Option<f64>) {
         let Some(known) = &self.known else { return (BufferKind::Unknown, None) };
         let (Some(delay), gap) = (self.full_delay(0), self.packet_ns(0)) else {
@@ -301,7 +308,9 @@ impl Buffer {
         let noise = 3.0 * self.limits.resolution_ns;
         if let Some(bucket) = bucket {
             if delay < (3.0 * gap).max(noise) {
-                if known.cross_bps.is_some_and(|cross| cross > SOME_CROSS * self.capacity_bps()) {
+                if known.cross_bps.is_some_and(|cross| cross > SOME_CROSS * self.capacity_bps())
+                    || !self.is_regular()
+                {
                     doubts.push(
                         "other traffic empties the policer's bucket as well: it holds at least this".into(),
                     );

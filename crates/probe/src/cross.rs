@@ -13,12 +13,15 @@
 use std::ops::Range;
 
 use crate::{
-    statistics::{mean, quantile},
+    statistics::{least, mean, quantile, slope},
     train::Seen,
 };
 
 /// Packets between whose first and last a train must still be looked at.
 const LEAST_PACKETS: usize = 8;
+/// Packets whose slope counts, and what its two halves may differ by.
+const LEAST_GROWING: usize = 16;
+const STRAIGHT: Range<f64> = 0.8..1.25;
 /// A pause between two packets of a train, beyond what was planned, after which the link may have been idle (pathload splits
 /// streams there), ns.
 const STALL_NS: f64 = 1e6;
@@ -54,11 +57,25 @@ fn is_held_up(sent_ns: &[i64]) -> bool {
     sent_ns.windows(2).any(|pair| (pair[1] - pair[0]) as f64 > most)
 }
 
+/// The place of the first packet that was lost; their number where none was.
+pub(crate) fn first_loss(seen: &Seen) -> usize {
+    seen.arrived_ns.iter().position(Option::is_none).unwrap_or(seen.sent())
+}
+
+/// The place from which on a queue stands until packets are lost: that of the last packet whose delay is within `margin_ns` of the
+/// least.
+pub(crate) fn queue_begins(seen: &Seen, margin_ns: f64) -> usize {
+    let until = first_loss(seen);
+    let before = || seen.received().take_while(|packet| packet.number < until);
+    let Some(least) = least(before().map(|packet| packet.delay_ns())) else { return until };
+    before().filter(|packet| packet.delay_ns() <= least + margin_ns).last().map_or(0, |last| last.number)
+}
+
 /// What others leave of a policer's tokens, and what its bucket holds: a train at R empties a bucket B in the time t to its first loss,
 /// B = (R - A) t, so two rates give both. `fast` and `slow` are rates, bit/s, and times to the first loss, ns. Available in bit/s, the bucket
 /// in bytes.
 pub(crate) fn tokens_left(fast: (f64, &[f64]), slow: (f64, &[f64])) -> Option<(Estimate, f64)> {
-    let (first, second) = (estimate(fast.1)?, estimate(slow.1)?);
+    let (first, second) = (estimate(fast.1, 1)?, estimate(slow.1, 1)?);
     let between = second.value - first.value;
     if between <= 0.2 * first.value {
         return None;
@@ -70,6 +87,25 @@ pub(crate) fn tokens_left(fast: (f64, &[f64]), slow: (f64, &[f64])) -> Option<(E
     (value >= 0.0).then_some((Estimate { value, error, spread }, bucket / 8e9))
 }
 
+/// What passes of a train while a queue stands and does not yet overflow, bit/s: from then on large packets are dropped sooner than small
+/// ones. `None` of too few packets.
+pub(crate) fn growing_bps(seen: &Seen, margin_ns: f64) -> Option<f64> {
+    let growing = queue_begins(seen, margin_ns)..first_loss(seen);
+    let points: Vec<(f64, f64)> = seen
+        .received()
+        .filter(|packet| growing.contains(&packet.number))
+        .map(|packet| (packet.arrived_ns as f64, packet.number as f64 * f64::from(seen.bytes) * 8e9))
+        .collect();
+    // The later half, as of all slopes: what comes before may have come out of a bucket. Where it still bends nothing is known.
+    let later = &points[points.len() / 2..];
+    if later.len() < LEAST_GROWING {
+        return None;
+    }
+    let (begin, end) = later.split_at(later.len() / 2);
+    let bends = slope(begin)? / slope(end)?;
+    STRAIGHT.contains(&bends).then(|| slope(later)).flatten()
+}
+
 /// What many trains say of the same thing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Estimate {
@@ -77,13 +113,14 @@ pub(crate) struct Estimate {
     pub(crate) value: f64,
     /// Its standard error.
     pub(crate) error: f64,
-    /// How a single one differs: a standard deviation, by the quartiles.
+    /// How a single one (or group) differs: a standard deviation, by the quartiles.
     pub(crate) spread: f64,
 }
 
-/// The mean of the middle half of at least four.
-pub(crate) fn estimate(values: &[f64]) -> Option<Estimate> {
-    let mut sorted = values.to_vec();
+/// The mean of the middle half of at least four. Of short trains `group` each are one value, their mean: what bursts of others
+/// take of a short train is nothing of most and much of few.
+pub(crate) fn estimate(values: &[f64], group: usize) -> Option<Estimate> {
+    let mut sorted: Vec<f64> = values.chunks_exact(group.max(1)).filter_map(mean).collect();
     sorted.sort_by(f64::total_cmp);
     let quarter = sorted.len() / 4;
     if quarter == 0 {
@@ -147,8 +184,8 @@ mod tests {
 
     #[test]
     fn single_odd_trains_do_not_count() {
-        let found = estimate(&[1.0, 2.0, 3.0, 2.0, 2.0, 900.0, 1.0, 3.0]).unwrap();
+        let found = estimate(&[1.0, 2.0, 3.0, 2.0, 2.0, 900.0, 1.0, 3.0], 1).unwrap();
         assert!((found.value - 2.25).abs() < 1e-9, "{found:?}");
-        assert_eq!(estimate(&[1.0, 2.0, 3.0]), None);
+        assert_eq!(estimate(&[1.0, 2.0, 3.0], 1), None);
     }
 }

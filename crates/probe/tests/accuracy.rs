@@ -88,9 +88,16 @@ fn chirps_are_cheap_and_less_exact() {
         let path = RandomPath::new(seed);
         let answer = path.open().run(&mut Chirps::new(path.limits()));
         let value = answer.available_bps.map(|found| found.value);
-        score.add(&path, value, path.available_bps(), answer.validity.valid);
+        let error = score.add(&path, value, path.available_bps(), answer.validity.valid);
+        if error.abs() > 0.1 {
+            println!(
+                "{seed}: {:+.1} % {path:?}\n   {:?}",
+                error * 100.0,
+                AvailableAnswer { capacity: None, ..answer }
+            );
+        }
     }
-    score.tell("chirps", 0.5);
+    score.tell("chirps", 0.3);
     assert!(score.median() < 0.35);
-    assert!(score.wrong_without_warning(0.5) <= score.len() / 25);
+    assert!(score.wrong_without_warning(0.3) <= score.len() / 25);
 }

@@ -1,11 +1,12 @@
 //! What other traffic leaves of a path, by a probe session with a `longfat serve`.
 
+use std::time::Duration;
+
 use perf::{
     iperf3,
     probe::{Error, Session, SessionOptions},
 };
 use probe::{Available, AvailableAnswer};
-use std::time::Duration;
 use units::BitRate;
 
 use crate::{exit::Exit, output, path_test::Tests, probe_command};

@@ -253,7 +253,8 @@ impl Available {
     fn above(&self) -> Phase {
         let capacity = self.capacity_bps();
         let Some(cross) = self.found else { return Phase::Done };
-        let above = capacity - cross.value + (EDGE * cross.error).max(LEAST_EDGE * capacity);
+        let left = (capacity - cross.value).clamp(0.0, capacity);
+        let above = left + (EDGE * cross.error).max(LEAST_EDGE * capacity);
         if above < capacity { Phase::Above(above) } else { Phase::Done }
     }
 
@@ -427,7 +428,9 @@ impl Method for Available {
             Phase::Capacity => format!("capacity first: {}", self.capacity.doing()),
             Phase::Direct => "streams as fast as the link, to see what others take of it".into(),
             Phase::Policed => "slower streams, to see how soon a policer drops of them".into(),
-            Phase::Below(rate) => format!("streams at {:.3} Mb/s, for which there should be room", rate / 1e6),
+            Phase::Below(rate) => {
+                format!("streams at {:.3} Mb/s, for which there should be room", rate / 1e6)
+            }
             Phase::Above(rate) => {
                 format!("streams at {:.3} Mb/s, for which there should be none", rate / 1e6)
             }

@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn only_settings_of_the_network_are_known() {
-        for good in ["net.ipv4.tcp_rmem", "net.core.rmem_max", "eth0 tso", "eth0.7 rx ring", "lo txqueuelen"] {
+        for good in ["net.ipv4.tcp_rmem", "net.core.rmem_max", "eth0 tso", "eth0.7 rx ring", "lo txqueuelen"]
+        {
             assert!(is_known(good), "{good}");
         }
         for bad in [

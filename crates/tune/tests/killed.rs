@@ -26,7 +26,8 @@ const OF_DEVICE: [(&str, &str); 3] = [("lo txqueuelen", "4321"), ("lo tso", "off
 
 fn wanted(proc_sys: &Path) -> Wanted {
     let of_device = if is_kernel(proc_sys) { &OF_DEVICE[..] } else { &[] };
-    let settings = SETTINGS.iter().chain(of_device).map(|(name, value)| (name.to_string(), value.to_string()));
+    let settings =
+        SETTINGS.iter().chain(of_device).map(|(name, value)| (name.to_string(), value.to_string()));
     Wanted { purpose: "a test".into(), settings: settings.collect() }
 }
 

@@ -195,7 +195,8 @@ fn without_cross_traffic(slow: Passed, fast: Passed) -> (Interval, f64) {
     let share = computed.clamp(0.0, 1.0);
     let value = 1.0 / (1.0 / fast.rate_bps - share / fast.sent_bps);
     // The error of the line through both where it meets 1 / sent = 0.
-    let part = |passed: Passed, weight: f64| weight * passed.spread.max(LEAST_SPREAD) * value / passed.rate_bps;
+    let part =
+        |passed: Passed, weight: f64| weight * passed.spread.max(LEAST_SPREAD) * value / passed.rate_bps;
     let error = part(fast, 1.0 + reach).hypot(part(slow, reach));
     // What was added for cross traffic is hardly known better than to a third of itself, and not at all where the trains made a
     // queue overflow: a policer and a full queue of bytes drop large packets sooner than small ones.

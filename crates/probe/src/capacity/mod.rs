@@ -296,4 +296,3 @@ impl Method for Capacity {
         }
     }
 }
-

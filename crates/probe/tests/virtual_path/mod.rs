@@ -144,7 +144,11 @@ impl VirtualPath {
             Ok(begin) => begin,
             Err(too_large) => panic!("a train that needs {}", too_large.needs),
         };
-        let mut sink = Arrivals { arrived: vec![None; train.at_ns.len()], open: train.at_ns.len(), ..Arrivals::default() };
+        let mut sink = Arrivals {
+            arrived: vec![None; train.at_ns.len()],
+            open: train.at_ns.len(),
+            ..Arrivals::default()
+        };
         self.next_cross = self.next_cross.max(begin.0 - warm_up.0);
         let mut next = 0;
         let mut last = begin;

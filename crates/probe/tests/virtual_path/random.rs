@@ -177,7 +177,10 @@ impl Score {
 
     /// A row for each kind of queue, without and with cross traffic, and one for all; answers off by more than `wrong` are wrong.
     pub fn tell(&self, what: &str, wrong: f64) {
-        println!("| {what} | paths | median error | 3 of 4 within | doubtful | off by more than {:.0} % without a doubt |\n|---|---|---|---|---|---|", wrong * 100.0);
+        println!(
+            "| {what} | paths | median error | 3 of 4 within | doubtful | off by more than {:.0} % without a doubt |\n|---|---|---|---|---|---|",
+            wrong * 100.0
+        );
         let row = |name: &str, part: Score| {
             println!(
                 "| {name} | {} | {:.1} % | {:.1} % | {} | {} |",

@@ -22,17 +22,13 @@ const LEAST_PACKETS: usize = 8;
 /// Packets whose slope counts, and what its two halves may differ by.
 const LEAST_GROWING: usize = 16;
 const STRAIGHT: Range<f64> = 0.8..1.25;
-/// A pause between two packets of a train, beyond what was planned, after which the link may have been idle (pathload splits
-/// streams there), ns.
-const STALL_NS: f64 = 1e6;
-/// The same in planned gaps.
-const STALL_GAPS: f64 = 4.0;
+/// Of a train's time the link may have been idle, because the sender was held up, for this share.
+const IDLE: f64 = 0.02;
 
 /// What other traffic took while the packets `within` of a train passed a link of `capacity_bps`, bit/s; `None` where too few
 /// arrived, or the sender was held up, so that the link may have been idle.
 pub(crate) fn cross_traffic(seen: &Seen, capacity_bps: f64, within: Range<usize>) -> Option<f64> {
-    let sent_ns = seen.sent_ns.get(within.clone())?;
-    if is_held_up(sent_ns) {
+    if within.end > seen.sent() || within.start >= within.end || was_idle(seen, capacity_bps, &within) {
         return None;
     }
     let mut received = seen.received().filter(|packet| within.contains(&packet.number));
@@ -49,12 +45,22 @@ pub(crate) fn cross_traffic(seen: &Seen, capacity_bps: f64, within: Range<usize>
     Some((carried / share - bytes) * 8e9 / took)
 }
 
-/// Whether the sender left a gap much longer than those around it.
-fn is_held_up(sent_ns: &[i64]) -> bool {
+/// Whether the sender left gaps in which the queue ran empty, and for how much of the time.
+fn was_idle(seen: &Seen, capacity_bps: f64, within: &Range<usize>) -> bool {
+    let packet = f64::from(seen.bytes) * 8e9 / capacity_bps;
+    let Some(least) = least(seen.received().map(|packet| packet.delay_ns())) else { return true };
+    let sent_ns = &seen.sent_ns[within.clone()];
     let (Some(first), Some(last)) = (sent_ns.first(), sent_ns.last()) else { return true };
-    let typical = (last - first) as f64 / (sent_ns.len() - 1).max(1) as f64;
-    let most = STALL_NS.max(STALL_GAPS * typical);
-    sent_ns.windows(2).any(|pair| (pair[1] - pair[0]) as f64 > most)
+    let idle: f64 = seen
+        .received()
+        .filter(|packet| within.contains(&packet.number) && packet.number + 1 < within.end)
+        .map(|before| {
+            let gap = (seen.sent_ns[before.number + 1] - before.sent_ns) as f64;
+            // A packet that leaves as the next arrives leaves the link no time.
+            (gap - (before.delay_ns() - least) - 2.0 * packet).max(0.0)
+        })
+        .sum();
+    idle > IDLE * (last - first) as f64
 }
 
 /// The place of the first packet that was lost; their number where none was.
@@ -168,7 +174,8 @@ mod tests {
         let found = cross_traffic(&lossy, 100e6, 0..200).unwrap();
         assert!((found / 30e6 - 1.0).abs() < 0.05, "{found}");
         let mut late = seen(4);
-        late.sent_ns.iter_mut().skip(100).for_each(|at| *at += 3_000_000);
+        late.sent_ns.iter_mut().skip(100).for_each(|at| *at += 30_000_000);
+        late.arrived_ns.iter_mut().skip(100).flatten().for_each(|at| *at += 25_000_000);
         assert_eq!(cross_traffic(&late, 100e6, 0..200), None);
         assert_eq!(cross_traffic(&Seen::default(), 100e6, 0..200), None);
     }

@@ -41,6 +41,8 @@ const BUSY: f64 = 1.1;
 const BUSY_BUCKET: f64 = 2.0;
 /// The rate of the slower streams to a policer.
 const BUSY_POLICED: f64 = 1.3;
+/// What a policer's bucket holds at least, in packets, for others to be told by the tokens that are missing.
+const POLICED_PACKETS: f64 = 30.0;
 /// Of a stream behind a bucket so many times what it holds is sent, so that its later half comes after it.
 const BUCKETS: f64 = 6.0;
 /// The estimate is good where its standard error is within this share of what is available, and of the capacity; fleets for it
@@ -218,7 +220,9 @@ impl Available {
             return;
         };
         let left = (capacity - cross.value).clamp(0.0, capacity);
-        if cross.error > (ERROR * left).max(LEAST_ERROR * capacity) && self.fleets < enough {
+        let is_good =
+            cross.error <= (ERROR * left).max(LEAST_ERROR * capacity) && self.cross.len() >= STREAMS;
+        if !is_good && self.fleets < enough {
             return;
         }
         let edge = (EDGE * cross.error).max(LEAST_EDGE * capacity);
@@ -327,12 +331,21 @@ impl Available {
             _ => {}
         }
         if self.is_policed() {
-            let good = |found: &Estimate| found.error < 3.0 * ERROR * (self.capacity_bps() - found.value);
+            // Of a bucket of a few packets bursts of others take an unknown part before a stream begins.
+            let enough = |bucket: f64| bucket > POLICED_PACKETS * f64::from(self.bytes);
+            let good = |found: &Estimate| {
+                found.error < 3.0 * ERROR * (self.capacity_bps() - found.value)
+                    && self.bucket_bytes().is_some_and(enough)
+            };
             if !self.is_regular() && !self.found.as_ref().is_some_and(good) {
                 doubts.push("packets were dropped and none were delayed: a policer, where others are seen by the tokens that are missing alone".into());
             }
-        } else if self.cross.len() * 2 < self.busy.len() {
-            doubts.push("most streams cannot be used: this host was held up while it sent them, or a queue soon overflows".into());
+        } else if self.cross.len() < STREAMS {
+            doubts.push(format!(
+                "only {} of {} streams can be used: this host was held up while it sent them, or a queue soon overflows",
+                self.cross.len(),
+                self.busy.len()
+            ));
         }
         if self.unusable > 0 {
             doubts.push("half of a fleet's streams showed neither".into());
@@ -417,6 +430,12 @@ impl Method for Available {
             fleets: self.fleets,
             capacity: Some(known),
             validity: Validity::of(doubts, || match self.bucket_bytes() {
+                Some(_) if self.is_policed() => {
+                    format!(
+                        "{} streams agree on the tokens that others leave",
+                        self.busy.len() + self.slow.len()
+                    )
+                }
                 Some(_) => format!("{} streams agree on what comes after a token bucket", self.cross.len()),
                 None => format!("{} streams agree, and slower and faster ones confirm it", self.cross.len()),
             }),

@@ -223,6 +223,11 @@ fn the_kernels_settings_are_put_back_as_well() {
         eprintln!("skipped: only root may make a network namespace");
         return;
     }
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if !has("ethtool") || !has("ip") {
+        eprintln!("skipped: ethtool and ip look whether a device is as it was");
+        return;
+    }
     assert!(
         Command::new("unshare")
             .arg("-n")

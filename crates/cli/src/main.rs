@@ -65,6 +65,7 @@ mod test_teller;
 mod test_text;
 mod tune_command;
 mod tune_text;
+mod unattended;
 mod view_command;
 mod watch_command;
 mod window_law;

@@ -129,6 +129,7 @@ fn spec(test: &PathTest) -> TestSpec {
         repeating_payload: false,
         server_affinity: None,
         udp_counters_64bit: true,
+        file: None,
         most_late: test.is_even.then_some(MOST_LATE),
         get_server_output: false,
         title: None,

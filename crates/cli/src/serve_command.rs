@@ -22,7 +22,11 @@ use perf::{
 };
 use units::BitRate;
 
-use crate::{exit::Exit, interrupt, iperf_values, output, probe_command, test_args};
+use crate::{
+    exit::Exit,
+    interrupt, iperf_values, output, probe_command, test_args,
+    unattended::{self, UnattendedArgs},
+};
 
 /// A rate limit is an average over this time where nobody says (iperf3's).
 const AVERAGED: Duration = Duration::from_secs(5);
@@ -126,10 +130,22 @@ pub struct ServeArgs {
         help_heading = "Clients"
     )]
     affinity: Vec<usize>,
+    /// Serve in the background, once it listens
+    #[arg(short = 'D', long)]
+    daemon: bool,
+    #[command(flatten)]
+    unattended: UnattendedArgs,
+    /// Write what TCP tests send into this file, and send it where the server sends
+    #[arg(short = 'F', long, value_name = "FILE", help_heading = "Clients")]
+    file: Option<PathBuf>,
 }
 
 /// Serves until it is interrupted, or one client with `--one-off`.
 pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
+    if args.daemon && unattended::to_background()? {
+        return Ok(());
+    }
+    let _pidfile = args.unattended.apply(!json && !args.iperf3_json)?;
     let server = Server::bind(args.options()?)?;
     let console = Console {
         // One document a test, in iperf3's form: there is none of all tests of a server.
@@ -139,10 +155,14 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
     };
     let stop = interrupt::flag()?;
     console.note(&format!("listening on {}", server.address()));
-    let Some(port) = args.stamp else { return Ok(server.run(&stop, &console)?) };
+    let Some(port) = args.stamp else {
+        unattended::is_serving();
+        return Ok(server.run(&stop, &console)?);
+    };
     let key = args.stamp_key.as_deref().map(probe_command::stamp_key).transpose()?;
     let reflector = Reflector::bind(server.address().ip(), port, key)?;
     console.note(&format!("reflecting STAMP packets at UDP port {}", reflector.port().unwrap_or(port)));
+    unattended::is_serving();
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reflecting = scope.spawn(|| reflector.run(&ended));
@@ -196,6 +216,7 @@ impl ServeArgs {
             interval: self.interval,
             send_timeout: self.snd_timeout,
             pin: self.affinity.clone(),
+            file: self.file.clone(),
         })
     }
 }

@@ -17,6 +17,7 @@ use units::{BitRate, Bytes};
 use crate::{
     exit::Exit,
     iperf_values::{self, Bitrate, Until},
+    unattended::UnattendedArgs,
 };
 
 /// Tests last this long where nobody says (as iperf3's).
@@ -113,6 +114,12 @@ pub struct TestArgs {
     /// The processor that streams are pinned to here, and after a comma the one at the server
     #[arg(short = 'A', long, value_name = "CPU[,CPU]", value_parser = iperf_values::affinity, help_heading = "Streams")]
     affinity: Option<(usize, Option<u32>)>,
+    /// Send this file once, and with -R write what is received into it (TCP)
+    #[arg(short = 'F', long, value_name = "FILE", conflicts_with_all = ["udp", "bidir", "repeating_payload", "skip_rx_copy"], help_heading = "What to send")]
+    file: Option<PathBuf>,
+    /// Does nothing: datagrams and blocks go at their exact times
+    #[arg(long, hide = true, value_name = "N")]
+    pacing_timer: Option<String>,
     /// Processors that streams are pinned to here, in turn, as in 2,3
     #[arg(
         long,
@@ -174,6 +181,8 @@ pub struct TestArgs {
     /// More about the test
     #[arg(short = 'V', long, help_heading = "Reports")]
     pub verbose: bool,
+    #[command(flatten)]
+    pub unattended: UnattendedArgs,
     /// Print iperf3's own JSON
     #[arg(short = 'J', long, conflicts_with = "json_stream", help_heading = "Reports")]
     pub iperf3_json: bool,
@@ -315,10 +324,15 @@ impl TestArgs {
             dont_fragment: self.dont_fragment,
             udp_counters_64bit: self.udp_counters_64bit,
             most_late: None,
+            file: self.file.clone(),
             get_server_output: self.get_server_output,
             title: self.title.clone(),
             extra_data: self.extra_data.clone(),
         };
+        if let (Some(file), false) = (&self.file, self.reverse) {
+            let unreadable = |error| Exit::BadInput(format!("cannot open {}: {error}", file.display()));
+            std::fs::File::open(file).map_err(unreadable)?;
+        }
         // What a server would refuse is refused here, before anything is connected.
         wire::Params::of(&spec).spec().map_err(|refusal| Exit::BadInput(refusal.to_string()))?;
         Ok(spec)

@@ -26,6 +26,7 @@ const SCHEMA: &str = "longfat.test/1";
 /// Runs the test.
 pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let form = Form::of(args, json)?;
+    let _pidfile = args.unattended.apply(matches!(form, Form::Text(_)))?;
     let mut options = args.options()?;
     // The kernel forgets it when this goes.
     let _registration = congestion_control(args, &mut options)?;

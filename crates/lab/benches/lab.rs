@@ -7,6 +7,7 @@
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use scenario::{Scenario, ScenarioFile};
+use units::Time;
 
 const SPAN: Duration = Duration::from_secs(5);
 const LAB: &str = r#"
@@ -73,7 +74,7 @@ fn fast(options: &lab::Options<'_>) {
     );
 }
 
-/// Echoes over 10 ms each way: how much longer they take than 20 ms.
+/// Echoes over 10 ms each way: how much longer they take than 20 ms, and how long the hosts themselves take for one.
 fn round_trips(options: &lab::Options<'_>) {
     let text = r#"
         duration = "11s"
@@ -87,17 +88,17 @@ fn round_trips(options: &lab::Options<'_>) {
         .map_err(|e| e.to_string())
         .and_then(|s| lab::run(&s, options, &mut Quiet).map_err(|e| e.to_string()));
     let outcome = outcome.unwrap_or_else(|e| panic!("{e}"));
-    let mut errors: Vec<i64> =
-        outcome.flows.iter().filter_map(|r| Some(r.srtt_us? - 20_000)).skip(1).collect();
-    errors.sort_unstable();
-    let at = |share: f64| errors.get((errors.len() as f64 * share) as usize).copied().unwrap_or(0);
-    println!(
-        "\nRound-trip time error over {} echoes at 20 ms: p50 {} us, p90 {} us, p99 {} us",
-        errors.len(),
-        at(0.5),
-        at(0.9),
-        at(0.99)
-    );
+    let errors: Vec<i64> = outcome.flows.iter().filter_map(|r| Some(r.srtt_us? - 20_000)).skip(1).collect();
+    println!("\nRound-trip time error over {} echoes at 20 ms: {}", errors.len(), quantiles(errors));
+    let echoes = lab::baseline::veth_echoes(2000, Time::from_millis(5)).unwrap_or_else(|e| panic!("{e}"));
+    let own: Vec<i64> = echoes.iter().skip(1).map(|rtt| rtt.as_micros() as i64).collect();
+    println!("of that the hosts' own, over a plain veth pair: {}", quantiles(own));
+}
+
+fn quantiles(mut us: Vec<i64>) -> String {
+    us.sort_unstable();
+    let at = |share: f64| us.get((us.len() as f64 * share) as usize).copied().unwrap_or(0);
+    format!("p50 {} us, p90 {} us, p99 {} us", at(0.5), at(0.9), at(0.99))
 }
 
 /// A flood of UDP packets of each size over 1 Gb/s, and of 64 B over a link without a rate.

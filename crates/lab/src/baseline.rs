@@ -1,11 +1,12 @@
-//! For benches: a plain veth pair between two namespaces, without any emulator, and the lab's flow over it.
+//! For benches: a plain veth pair between two namespaces, without any emulator, and the lab's flow and echoes over it.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-use perf::{Listener, Stop, TcpOptions};
+use perf::{Listener, PingOptions, PingSocket, Stop, TcpOptions};
+use units::{Bytes, Time};
 
 use crate::{
     Error,
@@ -53,6 +54,19 @@ impl VethPair {
     pub fn right<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         self.right.run(|| Ok(work()))
     }
+}
+
+/// Round-trip times of `count` echoes, one each `interval`, between two namespaces joined by a veth pair: what the hosts
+/// themselves take.
+pub fn veth_echoes(count: u32, interval: Time) -> Result<Vec<Duration>, Error> {
+    let VethPair { left, .. } = &VethPair::new(1500)?;
+    let failed = |source| Error::Flow { flow: "baseline".into(), source };
+    let socket = left.run(|| PingSocket::new([10, 0, 0, 2].into(), 1).map_err(failed))?;
+    let patience = Duration::from_secs(1);
+    let options = PingOptions { interval, count: Some(count), payload: Bytes(56), patience };
+    let mut times = Vec::new();
+    socket.run(&options, &Stop::default(), |echo| times.extend(echo.rtt)).map_err(failed)?;
+    Ok(times)
 }
 
 /// Goodput in bit/s of one TCP flow between two namespaces joined by a veth pair, over `span` after a

@@ -3,7 +3,13 @@
 //! When a machine's hypervisor, or work in its kernel that cannot be interrupted, stops the emulator for some milliseconds,
 //! packets fall due meanwhile. Delivered all at once they would make a burst of ACKs, and that a burst of data, which fills
 //! short queues: losses that no network made. So what was on the way goes on as if nothing had happened, at its proper
-//! distances; round trips during a stall are longer by it.
+//! distances; round trips during a stall are longer by it. A run goes by this clock altogether: its rows, when its flows begin
+//! and end, and what udp flows send. A stall then takes nothing from a goodput.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use scenario::Link;
 use units::{BitRate, Time};
@@ -26,11 +32,45 @@ pub(crate) struct Stalls {
     pub(crate) longest: u64,
 }
 
+/// A run's time for those who do not drive it. It may go back by a stall that the driver has only just noticed.
+#[derive(Debug, Clone)]
+pub(crate) struct RunTime {
+    /// CLOCK_MONOTONIC at the run's start.
+    start: Time,
+    /// All stalls so far together, nanoseconds.
+    stalled: Arc<AtomicU64>,
+}
+
+impl RunTime {
+    /// Begins now.
+    pub(crate) fn begin() -> Self {
+        RunTime { start: sys::monotonic(), stalled: Arc::default() }
+    }
+
+    /// CLOCK_MONOTONIC at the run's start.
+    pub(crate) fn start(&self) -> Time {
+        self.start
+    }
+
+    /// Time since the run's start, less all stalls.
+    pub(crate) fn now(&self) -> Time {
+        self.at(sys::monotonic())
+    }
+
+    /// All stalls so far together, nanoseconds, for a clock of one's own.
+    pub(crate) fn stalled(&self) -> Arc<AtomicU64> {
+        self.stalled.clone()
+    }
+
+    fn at(&self, monotonic: Time) -> Time {
+        Time(monotonic.0.saturating_sub(self.start.0 + self.stalled.load(Ordering::Relaxed)))
+    }
+}
+
 /// A clock that stops when its reader does.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// CLOCK_MONOTONIC of time 0, later by all stalls.
-    start: Time,
+    time: RunTime,
     last: Time,
     /// Longer is a stall, ns.
     patience: u64,
@@ -38,13 +78,13 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// `start`: CLOCK_MONOTONIC at time 0; `links`: what it is to carry.
-    pub(crate) fn new(start: Time, links: &[Link]) -> Self {
-        let last = Time(sys::monotonic().0.saturating_sub(start.0));
+    /// The clock that makes `time`; `links`: what it is to carry.
+    pub(crate) fn new(time: RunTime, links: &[Link]) -> Self {
+        let last = time.now();
         let pipes = links.iter().flat_map(|link| [&link.forward, &link.backward]);
         let fastest = pipes.filter_map(|pipe| pipe.rate.mean()).max();
         let fast = fastest.is_none_or(|rate| rate > FAST);
-        Clock { start, last, patience: if fast { STALL_WHEN_FAST } else { STALL }, stalls: Stalls::default() }
+        Clock { time, last, patience: if fast { STALL_WHEN_FAST } else { STALL }, stalls: Stalls::default() }
     }
 
     /// The time, after the reader meant to wait for at most so many nanoseconds since it last read the clock.
@@ -53,14 +93,13 @@ impl Clock {
     }
 
     fn read(&mut self, monotonic: Time, planned: u64) -> Time {
-        let now = monotonic.0.saturating_sub(self.start.0);
-        let over = now.saturating_sub(self.last.0 + planned);
+        let over = self.time.at(monotonic).0.saturating_sub(self.last.0 + planned);
         if over > self.patience {
-            self.start.0 += over;
             self.stalls.total += over;
+            self.time.stalled.store(self.stalls.total, Ordering::Relaxed);
             self.stalls.longest = self.stalls.longest.max(over);
         }
-        self.last = Time(monotonic.0.saturating_sub(self.start.0));
+        self.last = self.time.at(monotonic);
         self.last
     }
 }
@@ -72,11 +111,14 @@ mod tests {
     #[test]
     fn what_was_not_planned_does_not_count() {
         let ms = |ms: u64| Time(ms * 1_000_000);
-        let mut clock = Clock { start: ms(0), last: ms(0), patience: ms(2).0, stalls: Stalls::default() };
+        let time = RunTime { start: ms(0), stalled: Arc::default() };
+        let mut clock =
+            Clock { time: time.clone(), last: ms(0), patience: ms(2).0, stalls: Stalls::default() };
         assert_eq!(clock.read(ms(20), ms(20).0), ms(20));
         assert_eq!(clock.stalls.total, 0, "as planned");
         assert_eq!(clock.read(ms(290), ms(20).0), ms(40));
         assert_eq!(clock.read(ms(300), 0), ms(40));
+        assert_eq!(time.at(ms(300)), ms(40), "others see it too");
         assert_eq!((clock.stalls.total, clock.stalls.longest), (ms(260).0, ms(250).0));
         assert_eq!(clock.read(Time(300_100_000), 0), Time(40_100_000), "a little late is no stall");
     }

@@ -157,7 +157,9 @@ impl Driver<'_> {
                 Wait::Poll(span) => span,
                 Wait::Nap => NAP,
             });
-            let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut hands)?;
+            // What came in a nap came in its middle, for all that is known: half the error of taking its end, and none in the mean.
+            let came = (wait == Wait::Nap).then(|| Time(before.0.midpoint(after.0)));
+            let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut hands, came)?;
             let now = hands.now();
             if read {
                 active = now;
@@ -186,12 +188,13 @@ fn obey(command: Command, network: &mut Network<Frame>, now: Time, hands: &Hands
     }
 }
 
-/// Takes in what the hosts sent; true if there was anything.
+/// Takes in what the hosts sent, as of `came`, or of when it is read; true if there was anything.
 fn read_ports(
     network: &mut Network<Frame>,
     poll: &mut PollSet,
     gates: &mut Gates,
     hands: &mut Hands<'_>,
+    came: Option<Time>,
 ) -> io::Result<bool> {
     let ports = hands.ports;
     let mut any = false;
@@ -219,7 +222,7 @@ fn read_ports(
             };
             any = true;
             let Some(frame) = hands.buffers.frame(buffer, len) else { continue };
-            let now = hands.now();
+            let now = came.unwrap_or_else(|| hands.now());
             network.run_until(now, hands);
             hands.capture(Target::Host(host as u32), Way::Out, Train::at(now), &frame);
             network.send(host as u32, now, frame.destination(network.stations()), frame, hands);

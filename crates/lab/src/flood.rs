@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::channel,
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use net::{Direction, Network, PipeId};
@@ -17,14 +17,13 @@ use units::Time;
 use crate::{
     Backend, Error,
     capture::Captures,
-    clock::Clock,
+    clock::{Clock, RunTime},
     driver::{Driver, Shared},
     error::Attempted,
     frame::Frame,
     plan,
     processors::{Placement, move_to},
     run::Lab,
-    sys,
 };
 
 /// What a flood gave, over the measured span.
@@ -52,7 +51,7 @@ pub fn udp_flood(
     };
     let network: Network<Frame> = plan::network(scenario)?;
     let pipe = PipeId { link: 0, direction: Direction::Forward };
-    let start = sys::monotonic();
+    let time = RunTime::begin();
     let placement = Placement::choose(true);
     let (_nobody, commands) = channel();
     let driver = Driver {
@@ -60,11 +59,11 @@ pub fn udp_flood(
         ports: &lab.ports,
         sampled: vec![pipe],
         interval: Time::from_millis(10),
-        clock: Clock::new(start, &scenario.links),
+        clock: Clock::new(time.clone(), &scenario.links),
         cpus: placement.driver.clone(),
         may_spin: true,
         commands,
-        captures: Captures::new(start),
+        captures: Captures::new(time.start()),
     };
     let shared = Arc::new(Shared::default());
     let over = AtomicBool::new(false);
@@ -98,11 +97,11 @@ pub fn udp_flood(
         });
         std::thread::sleep(Duration::from_millis(500));
         let mut first = None;
-        let began = sys::monotonic();
-        while sys::monotonic().0 - began.0 < span.as_nanos() as u64 {
+        let (began, since) = (Instant::now(), time.now());
+        while began.elapsed() < span {
             std::thread::sleep(Duration::from_millis(5));
             for row in rows.try_iter() {
-                if row.at.0 >= began.0 - start.0 {
+                if row.at >= since {
                     first.get_or_insert((row.at, row.counters[0]));
                 }
             }

@@ -15,10 +15,10 @@ use units::Time;
 
 use crate::{
     Error,
+    clock::RunTime,
     flow_udp::{self, DatagramCounts, DatagramPlan},
     host::Host,
     processors::move_to,
-    sys,
 };
 
 /// How often a flow that has not started yet looks whether the run is over.
@@ -28,6 +28,7 @@ const NAP: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
+    time: RunTime,
     /// The kernel's name of the congestion control asked for.
     cc: Option<String>,
     /// What is sent from where to where, of a udp flow.
@@ -60,9 +61,15 @@ pub(crate) struct State {
 }
 
 impl Flow {
-    pub(crate) fn new(spec: FlowSpec, cc: Option<String>, datagrams: Option<DatagramPlan>) -> Self {
+    pub(crate) fn new(
+        spec: FlowSpec,
+        cc: Option<String>,
+        datagrams: Option<DatagramPlan>,
+        time: RunTime,
+    ) -> Self {
         Flow {
             spec,
+            time,
             cc,
             datagrams,
             stop: Stop::default(),
@@ -89,16 +96,9 @@ impl Flow {
 
     /// Runs the flow from its start to its end on this thread and those it makes.
     /// `patience` is how long an echo may take.
-    pub(crate) fn run(
-        self: &Arc<Self>,
-        from: &Host,
-        to: &Host,
-        start: Time,
-        patience: Duration,
-        cpus: Option<&[usize]>,
-    ) {
+    pub(crate) fn run(self: &Arc<Self>, from: &Host, to: &Host, patience: Duration, cpus: Option<&[usize]>) {
         move_to(cpus);
-        let now = || Time(sys::monotonic().0.saturating_sub(start.0));
+        let now = || self.time.now();
         while now() < self.spec.start && !self.stop.is_set() {
             std::thread::sleep(NAP.min(Duration::from_nanos(self.spec.start.0.saturating_sub(now().0))));
         }
@@ -174,7 +174,7 @@ impl Flow {
         now: &impl Fn() -> Time,
     ) -> Result<(), Error> {
         let Some(plan) = &self.datagrams else { return Ok(()) };
-        let ends = flow_udp::connect(&self.spec.name, plan, from, to)?;
+        let ends = flow_udp::connect(&self.spec.name, plan, from, to, self.time.stalled())?;
         let mut state = self.state();
         state.datagrams = Some(ends.counts.clone());
         state.started = Some(now());

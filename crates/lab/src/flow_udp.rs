@@ -5,7 +5,10 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -79,12 +82,13 @@ pub(crate) fn check(flow: &str, udp: &Udp) -> Result<(), Error> {
     }
 }
 
-/// Makes both ends of flow `name`.
+/// Makes both ends of flow `name`. Its source stands still while the emulator does, for `stalled` nanoseconds so far.
 pub(crate) fn connect(
     name: &str,
     plan: &DatagramPlan,
     from: &Host,
     to: &Host,
+    stalled: Arc<AtomicU64>,
 ) -> Result<DatagramEnds, Error> {
     let here = from.namespace.run(|| bound(plan.from))?;
     let there = to.namespace.run(|| bound(plan.to))?;
@@ -94,7 +98,10 @@ pub(crate) fn connect(
     let receiver = Receiver::new(there, Arrivals::Exact, Buffer::Wide).map_err(failed)?;
     let counts = DatagramCounts { sent: Sent::default(), tally: Tally::new(Numbers::Bits64) };
     Ok(DatagramEnds {
-        sender: Sender::of_source(here, plan.source.clone()).making_up(MOST_LATE).watching(Watch::Little),
+        sender: Sender::of_source(here, plan.source.clone())
+            .making_up(MOST_LATE)
+            .watching(Watch::Little)
+            .pausing(stalled),
         receiver,
         counts: Arc::new(counts),
     })

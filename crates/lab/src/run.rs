@@ -16,7 +16,7 @@ use units::Time;
 use crate::{
     Error,
     capture::{CaptureEnd, Captures},
-    clock::Clock,
+    clock::{Clock, RunTime},
     driver::{Driver, DriverReport, LinkRow, Shared},
     flow::{Flow, check_congestion_control},
     flow_udp::{self, DatagramPlan},
@@ -139,24 +139,24 @@ fn drive(
 ) -> Result<Driven, Error> {
     let network: Network<Frame> = network(scenario)?;
     let placement = Placement::choose(alone);
+    let time = RunTime::begin();
     let flows: Vec<Arc<Flow>> = scenario
         .flows
         .iter()
         .enumerate()
         .map(|(index, flow)| {
             let cc = options.congestion_controls.get(&flow.name).cloned();
-            Arc::new(Flow::new(flow.clone(), cc, DatagramPlan::new(scenario, index)))
+            Arc::new(Flow::new(flow.clone(), cc, DatagramPlan::new(scenario, index), time.clone()))
         })
         .collect();
-    let start = sys::monotonic();
     let (_nobody, commands) = channel();
-    let captures = Captures::new(start);
+    let captures = Captures::new(time.start());
     let driver = Driver {
         network,
         ports: &lab.ports,
         sampled: recorder.links_counted.pipes().collect(),
         interval: scenario.sample.max(LEAST_INTERVAL),
-        clock: Clock::new(start, &scenario.links),
+        clock: Clock::new(time.clone(), &scenario.links),
         cpus: placement.driver.clone(),
         may_spin: alone,
         commands,
@@ -166,7 +166,7 @@ fn drive(
         flows: flows.clone(),
         interval: scenario.sample.max(LEAST_INTERVAL),
         duration: scenario.duration,
-        start,
+        time: time.clone(),
         cpus: placement.flows.clone(),
     };
     let shared = Arc::new(Shared::default());
@@ -189,11 +189,11 @@ fn drive(
         for flow in &flows {
             if let (Some(from), Some(to)) = (lab.host(&flow.spec.from), lab.host(&flow.spec.to)) {
                 let cpus = placement.flows.as_deref();
-                scope.spawn(move || flow.run(from, to, start, patience, cpus));
+                scope.spawn(move || flow.run(from, to, patience, cpus));
             }
         }
         scope.spawn(move || sampler.run(stopped, &look_sender));
-        let watched = watch_over(recorder, &rows, &looks, shared, start, &give_up);
+        let watched = watch_over(recorder, &rows, &looks, shared, &time, &give_up);
         if watched.is_err() {
             give_up.store(true, Ordering::Relaxed);
         }
@@ -206,7 +206,7 @@ fn drive(
         (driver.join(), watched)
     });
     move_to(everywhere.as_deref());
-    let wall = Duration::from_nanos(sys::monotonic().0 - start.0);
+    let wall = Duration::from_nanos(sys::monotonic().0 - time.start().0);
     let captured = captures.stop_all();
     let cpu = watched?;
     let report = driven
@@ -231,7 +231,7 @@ fn watch_over(
     rows: &Receiver<LinkRow>,
     looks: &Receiver<Look>,
     shared: &Shared,
-    start: Time,
+    time: &RunTime,
     give_up: &AtomicBool,
 ) -> Result<CpuUse, Error> {
     let mut cpu = CpuWatch::begin()?;
@@ -257,9 +257,8 @@ fn watch_over(
         if told.elapsed() >= PROGRESS_INTERVAL {
             told = Instant::now();
             if failed.is_none() {
-                let elapsed = Time(sys::monotonic().0.saturating_sub(start.0));
                 failed = recorder.flush().and_then(|()| cpu.take(shared, CPU_INTERVAL)).err();
-                recorder.tell(elapsed);
+                recorder.tell(time.now());
             }
             if failed.is_some() {
                 give_up.store(true, Ordering::Relaxed);

@@ -11,6 +11,7 @@ use schema::{Event, EventKind, FlowSample};
 use units::Time;
 
 use crate::{
+    clock::RunTime,
     flow::{Flow, State},
     flow_udp::DatagramCounts,
     processors::move_to,
@@ -35,8 +36,7 @@ pub(crate) struct Sampler {
     pub(crate) flows: Vec<Arc<Flow>>,
     pub(crate) interval: Time,
     pub(crate) duration: Time,
-    /// CLOCK_MONOTONIC at the run's start.
-    pub(crate) start: Time,
+    pub(crate) time: RunTime,
     pub(crate) cpus: Option<Vec<usize>>,
 }
 
@@ -78,13 +78,9 @@ impl Sampler {
             if looks.send(look).is_err() {
                 break;
             }
-            tick = (self.now().0 / self.interval.0 + 1).max(tick + 1);
+            tick = (self.time.now().0 / self.interval.0 + 1).max(tick + 1);
         }
         self.flows.iter().for_each(|f| f.stop.set());
-    }
-
-    fn now(&self) -> Time {
-        Time(sys::monotonic().0.saturating_sub(self.start.0))
     }
 
     /// Sleeps until the next look, the end of a flow or a stop, whichever comes first.
@@ -92,7 +88,7 @@ impl Sampler {
         let going = self.flows.iter().zip(memories).filter(|(_, memory)| !memory.over);
         let due = going.map(|(flow, _)| self.end_of(flow)).fold(tick, Time::min);
         loop {
-            let left = due.0.saturating_sub(self.now().0);
+            let left = due.0.saturating_sub(self.time.now().0);
             if left == 0 || stop() {
                 break;
             }
@@ -109,7 +105,7 @@ impl Sampler {
         if memory.over {
             return;
         }
-        let now = self.now();
+        let now = self.time.now();
         let name = &flow.spec.name;
         let event = |at: Time, kind, value| Event { time_us: micros(at), subject: name.clone(), kind, value };
         let mut state = flow.state();
@@ -125,7 +121,7 @@ impl Sampler {
             let read = watch::read_sender(sender.as_fd(), &mut row)
                 .and_then(|()| watch::read_receiver(receiver.as_fd(), &mut row));
             if read.is_ok() {
-                row.time_us = micros(self.now());
+                row.time_us = micros(self.time.now());
                 let received = flow.received.load(Ordering::Relaxed);
                 row.goodput_bps = memory.goodput_bps(row.time_us, received);
                 if memory.seen {
@@ -156,7 +152,7 @@ impl Sampler {
     /// A row of what a udp flow's ends have counted; the flow's bytes are those of the last row.
     fn look_at_datagrams(&self, flow: &Flow, counts: &DatagramCounts, memory: &mut Memory) -> FlowSample {
         let mut statistics = counts.tally.lock();
-        let now = self.now();
+        let now = self.time.now();
         let sent = &counts.sent;
         let sent = (sent.datagrams.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed));
         let mut row = datagram_row(&flow.spec.name, now, sent, &mut statistics.counts);

@@ -3,6 +3,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    path::PathBuf,
     time::{Duration, SystemTime},
 };
 
@@ -87,6 +88,9 @@ pub struct TestSpec {
     pub zerocopy: bool,
     /// The receiver does not copy what it drops (MSG_TRUNC).
     pub skip_rx_copy: bool,
+    /// This end's file: what it sends is read from there, what it receives is written there, by each stream for itself. Not told to
+    /// the other end. Of TCP tests in one direction.
+    pub file: Option<PathBuf>,
     /// Datagrams may not be fragmented.
     pub dont_fragment: bool,
     /// What is sent is digits over and over instead of noise.
@@ -294,6 +298,8 @@ pub struct End {
     pub sender_congestion: Option<String>,
     /// And that the receivers had.
     pub receiver_congestion: Option<String>,
+    /// How long this end's file was in the end, bytes, where there is one.
+    pub file_bytes: Option<u64>,
     /// The other end's report, if asked for.
     pub server_output: Option<ServerOutput>,
 }

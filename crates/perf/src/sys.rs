@@ -54,6 +54,13 @@ impl Pages {
     }
 }
 
+/// Sends the next `len` bytes of `file`, or some of them, without copying them (sendfile(2)); 0 at its end.
+pub(crate) fn send_file(file: &File, socket: &Socket, len: usize) -> io::Result<usize> {
+    // SAFETY: both descriptors are open; without an offset the file's own position is used and moved.
+    let sent = unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), std::ptr::null_mut(), len) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+}
+
 /// Waits until `socket` has something to read, or its end, but no longer than `wait`; false where it has not.
 pub(crate) fn wait_readable(socket: &Socket, wait: Duration) -> io::Result<bool> {
     poll(&mut [libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }], wait)

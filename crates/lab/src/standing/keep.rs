@@ -34,7 +34,7 @@ use super::{
 use crate::{
     Error, Journal, Privilege,
     capture::{CaptureEnd, CaptureId, CaptureOptions, Captures},
-    clock::Clock,
+    clock::{Clock, RunTime},
     driver::{Command, Driver, LiveReport, Shared},
     error::Attempted,
     frame::Frame,
@@ -94,14 +94,14 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
     let network: Network<Frame> = plan::network(scenario)?;
     let spin_right = take_spin_right();
     let (commands, inbox) = channel();
-    let start = sys::monotonic();
-    let captures = Captures::new(start);
+    let time = RunTime::begin();
+    let captures = Captures::new(time.start());
     let driver = Driver {
         network,
         ports: &lab.ports,
         sampled: Vec::new(),
         interval: INTERVAL,
-        clock: Clock::new(start, &scenario.links),
+        clock: Clock::new(time.clone(), &scenario.links),
         cpus: Placement::choose(spin_right.is_some()).driver,
         may_spin: spin_right.is_some(),
         commands: inbox,

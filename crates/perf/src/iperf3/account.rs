@@ -164,6 +164,7 @@ pub(crate) fn end(
         },
         sender_congestion: sender_congestion.filter(|_| spec.protocol == Protocol::Tcp),
         receiver_congestion: receiver_congestion.filter(|_| spec.protocol == Protocol::Tcp),
+        file_bytes: spec.file.as_ref().and_then(|path| fs::metadata(path).ok()).map(|file| file.len()),
         server_output: remote.server_output_json.map(ServerOutput::Json).or(text),
     })
 }

@@ -109,7 +109,7 @@ impl<'a> Drive<'a> {
             let readable = self.wait(due)?;
             if let Some(error) = self.running.shared.take_failure() {
                 // A stream that the other end closed: it may say why, a little later.
-                let says_why = readable || self.control.wait(REASON)?;
+                let says_why = closed_by_peer(&error) && (readable || self.control.wait(REASON)?);
                 return if says_why { Ok(Ended::Message) } else { Err(error.into()) };
             }
             let now = self.now();
@@ -221,8 +221,9 @@ impl<'a> Drive<'a> {
 
     fn is_done(&self, now: Duration) -> bool {
         match (self.spec.amount, self.spec.direction) {
-            (Amount::Time(time), _) => now >= self.counting_since() + time,
+            (Amount::Time(time), _) if now >= self.counting_since() + time => true,
             (_, Direction::Forward) => self.running.has_delivered_all(),
+            (Amount::Time(_), _) => false,
             (_, Direction::Reverse) => self.has_received_all(),
             (_, Direction::Both) => self.running.has_delivered_all() || self.has_received_all(),
         }
@@ -273,6 +274,12 @@ impl<'a> Drive<'a> {
         }
         Ok(())
     }
+}
+
+/// The other end may have closed the stream that this came of. A file that cannot be written is this end's own affair.
+fn closed_by_peer(error: &crate::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut};
+    matches!(error.source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | TimedOut)
 }
 
 /// The next multiple of `every` after `now`.

@@ -24,6 +24,7 @@ mod latency;
 mod looks;
 mod observer;
 mod pace;
+mod payload;
 mod running;
 mod sampler;
 mod server;

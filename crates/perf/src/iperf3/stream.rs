@@ -1,7 +1,7 @@
 //! One data stream and the thread that sends or receives on it.
 
 use std::{
-    io::{self, Read, Write},
+    io,
     net::Shutdown,
     os::fd::AsFd,
     sync::atomic::{AtomicU64, Ordering},
@@ -14,7 +14,12 @@ use watch::TcpInfo;
 use crate::{
     Error,
     error::Attempted,
-    iperf3::{pace::Pace, shared::Shared, udp_stream::UdpStream},
+    iperf3::{
+        pace::Pace,
+        payload::{READ_BYTES, Sink, Source},
+        shared::Shared,
+        udp_stream::UdpStream,
+    },
     report::{Datagrams, Protocol, TestSpec},
     sys,
 };
@@ -22,8 +27,6 @@ use crate::{
 /// One write at most where buffers are set by hand: Linux 6.18 looks at the send buffer's limit about once a call, so larger
 /// writes exceed a small one several times over.
 const WRITE_BYTES: usize = 64 << 10;
-/// One read at most. Large, so that the application is not the limit, and within a processor's cache.
-const READ_BYTES: usize = 256 << 10;
 /// A sender that waits for its turn looks this often whether it is to stop.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -104,7 +107,7 @@ impl Stream {
 
     fn send(&self, spec: &TestSpec, shared: &Shared) -> Result<(), Error> {
         let block = usize::try_from(spec.block.0).unwrap_or(WRITE_BYTES);
-        let source = Source::new(block, spec).attempted(|| "cannot make data to send".into())?;
+        let mut source = Source::new(block, spec)?;
         let piece = if spec.window.is_some() { WRITE_BYTES } else { block };
         let mut pace = spec.rate.map(|rate| Pace::new(rate, block, spec.burst, Instant::now()));
         while !shared.sending_is_over() {
@@ -114,13 +117,19 @@ impl Stream {
                 std::thread::sleep(wait.min(NAP));
                 continue;
             }
-            let len = shared.take(block);
+            let len = source.next(shared.take(block))?;
             if len == 0 {
+                if source.is_finite() {
+                    // The test is over where the first stream has sent all of its file, as iperf3's is.
+                    shared.limit_sending(0, 1);
+                }
                 break;
             }
             let mut sent = 0;
             while sent < len {
                 match source.send(&self.socket, sent, piece.min(len - sent)) {
+                    // The file became shorter.
+                    Ok(0) => break,
                     Ok(n) => {
                         sent += n;
                         self.bytes.fetch_add(n as u64, Ordering::Relaxed);
@@ -138,7 +147,7 @@ impl Stream {
     }
 
     fn receive(&self, spec: &TestSpec, shared: &Shared) -> Result<(), Error> {
-        let mut sink = Sink::new(spec.skip_rx_copy);
+        let mut sink = Sink::new(spec)?;
         // What had come when the test was over is still taken, and no more.
         let mut rest = None;
         loop {
@@ -152,6 +161,7 @@ impl Stream {
             match sink.receive(&self.socket, most) {
                 Ok(0) => return Ok(()),
                 Ok(n) => {
+                    sink.keep(n)?;
                     self.bytes.fetch_add(n as u64, Ordering::Relaxed);
                     shared.count_received(n as u64);
                     rest = rest.map(|rest| rest - n);
@@ -167,63 +177,6 @@ impl Stream {
 /// The number of the stream that was made as the `number`th, from 0. 2 is left out, as in iperf3.
 pub(crate) fn stream_id(number: u32) -> u32 {
     if number == 0 { 1 } else { number + 2 }
-}
-
-/// What is sent: noise, so that nothing on the way can compress it, or digits for who wants just that.
-enum Source {
-    Memory(Vec<u8>),
-    /// Sent from where it is (`-Z`).
-    Pages(sys::Pages),
-}
-
-impl Source {
-    fn new(len: usize, spec: &TestSpec) -> io::Result<Source> {
-        let mut bytes = vec![0; len];
-        fill(&mut bytes, spec.repeating_payload)?;
-        Ok(if spec.zerocopy { Source::Pages(sys::Pages::of(&bytes)?) } else { Source::Memory(bytes) })
-    }
-
-    fn send(&self, socket: &Socket, from: usize, len: usize) -> io::Result<usize> {
-        match self {
-            Source::Memory(noise) => {
-                let mut socket = socket;
-                socket.write(&noise[from..from + len])
-            }
-            Source::Pages(pages) => pages.send(socket, len),
-        }
-    }
-}
-
-/// Fills in noise, or `0123456789` over and over (fill_with_repeating_pattern of iperf_util.c).
-pub(crate) fn fill(bytes: &mut [u8], repeating: bool) -> io::Result<()> {
-    if !repeating {
-        return sys::random(bytes);
-    }
-    bytes.iter_mut().zip((b'0'..=b'9').cycle()).for_each(|(byte, digit)| *byte = digit);
-    Ok(())
-}
-
-/// Where what is received goes.
-enum Sink {
-    Memory(Vec<u8>),
-    /// Dropped by the kernel, not copied (`--skip-rx-copy`).
-    Nowhere,
-}
-
-impl Sink {
-    fn new(skip_copy: bool) -> Sink {
-        if skip_copy { Sink::Nowhere } else { Sink::Memory(vec![0; READ_BYTES]) }
-    }
-
-    fn receive(&mut self, socket: &Socket, most: usize) -> io::Result<usize> {
-        match self {
-            Sink::Memory(buffer) => {
-                let mut socket = socket;
-                socket.read(&mut buffer[..most])
-            }
-            Sink::Nowhere => sys::discard(socket, most),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub fn end_json(start: &Start, end: &End) -> Value {
         let own = of_group(start, end, group);
         for stream in &own {
             streams.push(match start.spec.protocol {
-                Protocol::Tcp => tcp_stream(stream, group),
+                Protocol::Tcp => tcp_stream(start, end, stream, group),
                 Protocol::Udp => udp_stream(stream, group),
             });
         }
@@ -57,7 +57,7 @@ pub(super) fn of_group<'a>(start: &Start, end: &'a End, group: Group) -> Vec<&'a
     end.streams.iter().filter(|stream| stream.forward == forward).collect()
 }
 
-fn tcp_stream(stream: &StreamEnd, group: Group) -> Value {
+fn tcp_stream(start: &Start, end: &End, stream: &StreamEnd, group: Group) -> Value {
     let mut sender = account(stream.id, &stream.sent);
     if let Some(tcp) = &stream.tcp {
         if let Some(retransmits) = tcp.retransmits {
@@ -74,7 +74,25 @@ fn tcp_stream(stream: &StreamEnd, group: Group) -> Value {
     for side in [&mut sender, &mut receiver] {
         side.insert("sender".into(), group.sender.into());
     }
-    json!({ "sender": sender, "receiver": receiver })
+    let mut object = Map::from_iter([("sender".into(), Value::Object(sender))]);
+    if let (Some(path), Some(size)) = (&start.spec.file, end.file_bytes) {
+        // Whole per cent, as iperf3 has them.
+        let share = |bytes: u64| (bytes as f64 / (size as f64).max(1.0) * 100.0) as u64;
+        let (sent, received) = (stream.sent.bytes, stream.received.bytes);
+        object.insert(
+            "diskfile".into(),
+            json!({
+                "sent": sent,
+                "received": received,
+                "size": size,
+                "percent_sent": share(sent),
+                "percent_received": share(received),
+                "filename": path.display().to_string(),
+            }),
+        );
+    }
+    object.insert("receiver".into(), Value::Object(receiver));
+    Value::Object(object)
 }
 
 /// One object for both ends, as iperf3 has it: the sender's bytes and packets with the receiver's losses.

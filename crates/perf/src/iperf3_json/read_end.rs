@@ -28,6 +28,7 @@ pub(super) fn read_end(
         cpu_remote: cpu(&end, "remote")?,
         sender_congestion: end.text("sender_tcp_congestion")?,
         receiver_congestion: end.text("receiver_tcp_congestion")?,
+        file_bytes: None,
         server_output: json.or(top.text("server_output_text")?.map(ServerOutput::Text)),
     }))
 }

@@ -125,6 +125,7 @@ fn read_spec(top: &Object<'_>, start: &Object<'_>, asked: &Object<'_>) -> Result
         dont_fragment: false,
         udp_counters_64bit: false,
         most_late: None,
+        file: None,
         get_server_output: top.has("server_output_json") || top.has("server_output_text"),
         title: top.text("title")?,
         extra_data: top.text("extra_data")?,

@@ -5,7 +5,9 @@ use std::fmt::Write;
 use super::{
     directions::{Group, groups},
     json_end::{EndSum, of_group},
+    object::percent,
     text::{SEPARATOR, TextFormat, headed, losses, span, titled},
+    units_text::amount,
 };
 use crate::report::{
     Account, Cpu, Datagrams, Direction, End, Protocol, Role, ServerOutput, Start, StreamEnd,
@@ -40,6 +42,7 @@ pub fn end_text(start: &Start, end: &End, format: TextFormat) -> String {
                 format,
             ));
             out.push_str(&reordered(group, start, stream));
+            out.push_str(&of_file(group, start, end, stream));
         }
         if own.len() > 1 {
             out.push_str(&both_ends(start, group, "SUM", &EndSum::of(&own), format));
@@ -95,6 +98,19 @@ fn reordered(group: Group, start: &Start, stream: &StreamEnd) -> String {
         "[{:3}]{tag} {:6.2}-{:<6.2} sec  {count} datagrams received out-of-order\n",
         stream.id, account.start_s, account.end_s
     )
+}
+
+/// How much of this end's file was sent or written.
+fn of_file(group: Group, start: &Start, end: &End, stream: &StreamEnd) -> String {
+    let (Some(path), Some(size)) = (&start.spec.file, end.file_bytes) else { return String::new() };
+    let (name, size_text) = (path.display(), amount(size));
+    if group.sender {
+        let sent = stream.sent.bytes;
+        let share = percent(i64::try_from(sent).unwrap_or(i64::MAX), size);
+        format!("        Sent {} / {size_text} ({share:.0}%) of {name}\n", amount(sent))
+    } else {
+        format!("        Received {} into {name}\n", amount(stream.received.bytes))
+    }
 }
 
 /// Processor time and congestion controls.

@@ -1,6 +1,9 @@
 //! A source's times as times of this machine: they begin when it does, so that no lateness adds up.
 
-use std::{sync::atomic::AtomicU64, time::Duration};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use datagrams::Source;
 
@@ -19,8 +22,12 @@ pub(super) struct Schedule<'a> {
     left: Option<&'a AtomicU64>,
     most_late: Duration,
     alarm: Alarm,
-    /// The source's time 0 on CLOCK_MONOTONIC, ns; later by what was given up.
+    /// The source's time 0 on CLOCK_MONOTONIC, ns; later by what was given up, and by pauses.
     start: u64,
+    /// For how long what is sent to has stood still so far, ns.
+    paused: &'a AtomicU64,
+    /// So much of that is in `start`.
+    heeded: u64,
 }
 
 /// Datagrams that are due, all of the same length but the last.
@@ -40,17 +47,24 @@ impl<'a> Schedule<'a> {
         left: Option<&'a AtomicU64>,
         most_late: Duration,
         watch: Watch,
+        paused: &'a AtomicU64,
     ) -> Self {
-        Schedule { source, left, most_late, alarm: Alarm::new(watch), start: sys::monotonic_ns() }
+        let (start, heeded) = (sys::monotonic_ns(), paused.load(Ordering::Relaxed));
+        Schedule { source, left, most_late, alarm: Alarm::new(watch), start, paused, heeded }
     }
 
     /// Waits until something is due: at most `room` datagrams. `None` where all are sent, or `stop` is set.
     pub(super) fn wait(&mut self, room: usize, stop: &Stop, end: &mut SendEnd) -> Option<Due> {
-        let due = self.start.saturating_add(self.source.next()?.0);
-        let now = self.alarm.wait(due, stop);
-        if stop.is_set() {
-            return None;
-        }
+        let (due, now) = loop {
+            let due = self.start.saturating_add(self.source.next()?.0);
+            let now = self.alarm.wait(due, stop);
+            if stop.is_set() {
+                return None;
+            }
+            if !self.heed_pauses() {
+                break (due, now);
+            }
+        };
         let late = Duration::from_nanos(now - due);
         let excess = late.saturating_sub(self.most_late);
         self.start += excess.as_nanos() as u64;
@@ -63,6 +77,13 @@ impl<'a> Schedule<'a> {
             due.count += 1;
         }
         (due.count > 0).then_some(due)
+    }
+
+    /// Moves what is still to come by the pauses since the last call; true where there were some.
+    fn heed_pauses(&mut self) -> bool {
+        let paused = self.paused.load(Ordering::Relaxed);
+        self.start += paused - self.heeded;
+        std::mem::replace(&mut self.heeded, paused) != paused
     }
 
     fn is_due(&self, now: u64) -> bool {
@@ -78,6 +99,11 @@ mod tests {
     use super::*;
 
     fn schedule(most_late: Duration) -> Schedule<'static> {
+        static NEVER: AtomicU64 = AtomicU64::new(0);
+        pausing(most_late, &NEVER)
+    }
+
+    fn pausing(most_late: Duration, paused: &AtomicU64) -> Schedule<'_> {
         // Ten datagrams of 1000 bytes, the last of 500, each millisecond.
         let plan = SourcePlan {
             rate: BitRate(8_000_000),
@@ -86,7 +112,7 @@ mod tests {
             ..SourcePlan::default()
         };
         let source = Source::new(&plan, Draws::new(0, 0), Time(0));
-        Schedule::new(source, None, most_late, Watch::Little)
+        Schedule::new(source, None, most_late, Watch::Little, paused)
     }
 
     #[test]
@@ -110,5 +136,17 @@ mod tests {
         assert!(end.given_up >= Duration::from_millis(997), "{end:?}");
         stop.set();
         assert_eq!(schedule.wait(64, &stop, &mut end), None);
+    }
+
+    #[test]
+    fn a_pause_puts_all_that_is_to_come_off() {
+        let (paused, mut end, stop) = (AtomicU64::new(70_000_000_000), SendEnd::new(), Stop::default());
+        let mut schedule = pausing(Duration::from_secs(3600), &paused);
+        schedule.start -= 1_000_000_000;
+        paused.fetch_add(996_500_000, Ordering::Relaxed);
+        // All were due, until what they go to stood still: now only those of the first 3.5 ms and a little are.
+        let late = schedule.wait(64, &stop, &mut end).map(|due| due.count);
+        assert!(late.is_some_and(|count| count >= 4), "{late:?}");
+        assert!(end.late.max() < 900_000_000, "{end:?}");
     }
 }

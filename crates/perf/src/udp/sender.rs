@@ -75,6 +75,7 @@ pub struct Sender {
     next: Next,
     most_late: Duration,
     watch: Watch,
+    paused: Arc<AtomicU64>,
 }
 
 /// What comes next.
@@ -114,7 +115,7 @@ impl Sender {
 
     fn of(socket: Socket, batch: Batch, next: Next) -> Self {
         let wire = Wire { socket, batch, refusals: 0 };
-        Sender { wire, next, most_late: MOST_LATE, watch: Watch::AsNeeded }
+        Sender { wire, next, most_late: MOST_LATE, watch: Watch::AsNeeded, paused: Arc::default() }
     }
 
     /// Makes up for lateness of up to `most` (100 ms unless said), by what is then a burst, and gives more up.
@@ -129,19 +130,25 @@ impl Sender {
         Sender { watch, ..self }
     }
 
+    /// Stands still with what it sends to: `paused` is for how long that has stood still so far, nanoseconds.
+    #[must_use]
+    pub fn pausing(self, paused: Arc<AtomicU64>) -> Self {
+        Sender { paused, ..self }
+    }
+
     /// Sends until all is sent or `stop` is set.
     ///
     /// # Errors
     /// Where the socket refuses to send: the datagrams are too long, or the network is unreachable. That nobody listens there is
     /// no error: UDP does not care.
     pub fn run(self, stop: &Stop, sent: &Sent) -> Result<SendEnd, Error> {
-        let Sender { mut wire, next, most_late, watch } = self;
+        let Sender { mut wire, next, most_late, watch, paused } = self;
         stop.watch(wire.socket.try_clone().attempted(|| "cannot duplicate the sender's socket".into())?);
         let mut end = SendEnd::new();
         match next {
             Next::Now { block, left } => flood(&mut wire, block, left.as_deref(), stop, sent)?,
             Next::Due { source, left } => {
-                let mut schedule = Schedule::new(*source, left.as_deref(), most_late, watch);
+                let mut schedule = Schedule::new(*source, left.as_deref(), most_late, watch, &paused);
                 while let Some(due) = schedule.wait(wire.batch.room(), stop, &mut end) {
                     if !wire.send(due, stop, sent)? {
                         break;

@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -52,6 +53,8 @@ pub struct ServerOptions {
     pub send_timeout: Option<Duration>,
     /// Processors that stream threads are pinned to, in turn.
     pub pin: Vec<usize>,
+    /// TCP tests in one direction write what they receive here, or send it ([`TestSpec::file`](crate::report::TestSpec::file)).
+    pub file: Option<PathBuf>,
 }
 
 impl Default for ServerOptions {
@@ -75,6 +78,7 @@ impl Default for ServerOptions {
             interval: Duration::from_secs(1),
             send_timeout: None,
             pin: Vec::new(),
+            file: None,
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::{
         wire::{Code, Cookie, PARAMS_LIMIT, Params, Results, State},
     },
     probe,
-    report::{Amount, Interval, Protocol, Report, Role, ServerOutput, Start, TestSpec},
+    report::{Amount, Direction, Interval, Protocol, Report, Role, ServerOutput, Start, TestSpec},
     sys,
 };
 
@@ -162,7 +162,10 @@ impl Session<'_> {
         }
         let params: Params = control.read_json("parameters", PARAMS_LIMIT, phase)?;
         self.authenticate(&params)?;
-        let spec = TestSpec { interval: self.options.interval, ..params.spec()? };
+        let mut spec = TestSpec { interval: self.options.interval, ..params.spec()? };
+        if spec.protocol == Protocol::Tcp && spec.direction != Direction::Both {
+            spec.file = self.options.file.clone();
+        }
         self.check_limits(&spec)?;
         let spec = Arc::new(spec);
         let mut observer = Sampling::new(self.observers.begin(self.peer), &params);

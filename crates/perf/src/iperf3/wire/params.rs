@@ -256,6 +256,7 @@ impl Params {
             dont_fragment: self.dont_fragment > 0,
             udp_counters_64bit: self.udp_counters_64bit > 0,
             most_late: None,
+            file: None,
             get_server_output: self.get_server_output > 0,
             title: text("title", self.title.as_ref())?,
             extra_data: text("extra_data", self.extra_data.as_ref())?,

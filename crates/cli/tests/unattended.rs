@@ -1,0 +1,142 @@
+//! iperf3's options of a program that nobody watches, and tests from and to files.
+
+mod common;
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use common::{
+    Place, binary, eventually,
+    iperf3::{Running, document, free_port, has_iperf3, wait_for_listener},
+};
+
+/// 20 MB that are not the same twice.
+fn noise() -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    let word = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 32) as u32
+    };
+    std::iter::repeat_with(word).take(5_000_000).flat_map(u32::to_le_bytes).collect()
+}
+
+fn one_off_server(program: &str, port: u16, file: &Path) -> Running {
+    let mut command = Command::new(program);
+    command.args(if program == "iperf3" { ["-s", "-1"] } else { ["serve", "-1"] });
+    let process = Running::start(command.args(["-p", &port.to_string(), "-F"]).arg(file));
+    wait_for_listener(port);
+    process
+}
+
+#[test]
+fn a_file_arrives_whole_each_way_with_and_without_copies() {
+    let (place, noise) = (Place::new(""), noise());
+    let (here, there) = (place.path("here"), place.path("there"));
+    fs::write(&here, &noise).unwrap();
+    for zero_copy in [false, true] {
+        let (port, _) = (free_port(), fs::remove_file(&there));
+        let server = one_off_server(binary(), port, &there);
+        let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-F"]);
+        client.arg(&here).args(["-p", &port.to_string()]).args(zero_copy.then_some("-Z"));
+        let told = document("a file", &client.output().unwrap());
+        let file = &told["end"]["streams"][0]["diskfile"];
+        assert_eq!((&file["sent"], &file["size"]), (&noise.len().into(), &noise.len().into()), "{file}");
+        assert_eq!(
+            (&file["received"], &file["percent_received"]),
+            (&noise.len().into(), &100.into()),
+            "{file}"
+        );
+        assert!(server.output().status.success());
+        assert!(fs::read(&there).unwrap() == noise, "what arrived is another, without copies: {zero_copy}");
+    }
+    fs::remove_file(&there).unwrap();
+    let port = free_port();
+    let _server = one_off_server(binary(), port, &here);
+    let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-R", "-t", "2", "-F"]);
+    let told = document("a file back", &client.arg(&there).args(["-p", &port.to_string()]).output().unwrap());
+    assert_eq!(told["end"]["streams"][0]["diskfile"]["received"], noise.len());
+    assert!(fs::read(&there).unwrap() == noise);
+}
+
+#[test]
+fn a_file_goes_to_iperf3_and_comes_from_it() {
+    if !has_iperf3() {
+        return;
+    }
+    let (place, noise) = (Place::new(""), noise());
+    let (here, there) = (place.path("here"), place.path("there"));
+    fs::write(&here, &noise).unwrap();
+    let port = free_port();
+    let server = one_off_server("iperf3", port, &there);
+    let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-F"]);
+    let told = document("to iperf3", &client.arg(&here).args(["-p", &port.to_string()]).output().unwrap());
+    assert_eq!(told["end"]["streams"][0]["diskfile"]["sent"], noise.len(), "{told}");
+    assert!(server.output().status.success());
+    // iperf3 leaves what it has not read when the test ends, and does not wait for what is on its way; no more than that is missing.
+    let is_beginning = || {
+        let arrived = fs::read(&there).unwrap();
+        assert!(!arrived.is_empty() && noise.starts_with(&arrived), "{} bytes", arrived.len());
+    };
+    is_beginning();
+    let port = free_port();
+    let server = one_off_server(binary(), port, &there);
+    let sent = Command::new("iperf3")
+        .args(["-c", "127.0.0.1", "-p", &port.to_string(), "-F"])
+        .arg(&here)
+        .output()
+        .unwrap();
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(server.output().status.success());
+    is_beginning();
+}
+
+#[test]
+fn a_server_in_the_background_serves_when_the_command_returns_and_says_why_it_cannot() {
+    let place = Place::new("");
+    let (pid, log) = (place.path("pid"), place.path("log"));
+    let port = free_port().to_string();
+    let background = ["serve", "-D", "-p", &port, "--timestamps=at %Y: ", "-I"];
+    let mut command = place.longfat(&background);
+    let begun = command.arg(&pid).arg("--logfile").arg(&log).output().unwrap();
+    assert!(begun.status.success() && begun.stdout.is_empty(), "{begun:?}");
+    let process: u32 = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+
+    let again = place.longfat(&["serve", "-D", "-p", &port]).output().unwrap();
+    let why = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert_eq!(again.status.code(), Some(1), "{why}");
+    assert!(why.contains("Address already in use"), "{why}");
+
+    let tested =
+        place.run(&["test", "127.0.0.1", "-p", &port, "-t", "0.2", "--no-record", "--timestamps=now "]);
+    assert!(tested.code == 0, "{tested:?}");
+    assert!(tested.stdout.lines().all(|line| line.starts_with("now ")), "{tested:?}");
+
+    assert!(Command::new("kill").arg(process.to_string()).status().unwrap().success());
+    assert!(eventually(|| !pid.exists()), "it ends in order");
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(log.starts_with("longfat: listening on"), "{log}");
+    assert!(log.lines().any(|line| line.starts_with("at 2") && line.contains("receiver")), "{log}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_connected() {
+    let place = Place::new("");
+    let missing = place.run(&["test", "127.0.0.1", "-p", "1", "-F", "none"]);
+    assert!(missing.code == 2 && missing.stderr.contains("cannot open none"), "{missing:?}");
+    let odd = place.run(&["test", "127.0.0.1", "-p", "1", "--timestamps=%Q%"]);
+    assert!(odd.code == 2 && odd.stderr.contains("--timestamps"), "{odd:?}");
+    let both = place.run(&["test", "127.0.0.1", "--bidir", "-F", "none"]);
+    assert_eq!(both.code, 2, "{both:?}");
+    // A server that cannot write the file fails the test, and serves on.
+    let port = free_port();
+    let server =
+        Running::start(Command::new(binary()).args(["serve", "-p", &port.to_string(), "-F", "/none/none"]));
+    wait_for_listener(port);
+    for _ in 0..2 {
+        let failed = place.run(&["test", "127.0.0.1", "-p", &port.to_string(), "-t", "1", "--no-record"]);
+        assert_eq!(failed.code, 1, "{failed:?}");
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    server.interrupt();
+    let said = String::from_utf8_lossy(&server.output().stderr).into_owned();
+    assert!(said.contains("cannot make /none/none"), "{said}");
+}

@@ -42,6 +42,8 @@ pub(super) struct Full {
     pub(super) spread: f64,
     /// Losses before they became dense.
     pub(super) early: usize,
+    /// Losses that there would have been before the first, had packets been lost at that rate from the beginning.
+    pub(super) expected: f64,
     /// Bytes that passed before the first loss.
     pub(super) passed: f64,
     /// The rate they were sent at, bit/s.
@@ -84,6 +86,7 @@ impl Buffer {
             vec![received.iter().rfind(|p| p.number < dense)?.delay_ns()]
         };
         let first_delay = received.iter().rfind(|p| p.number < first).map_or(among[0], |p| p.delay_ns());
+        let early = lost[first..dense].iter().filter(|lost| **lost).count();
         Some(Full {
             full_delay: quantile(&among, 0.95)?,
             first_delay,
@@ -98,7 +101,8 @@ impl Buffer {
                     .collect();
                 slope(&growing[growing.len() / 2..])
             },
-            early: lost[first..dense].iter().filter(|lost| **lost).count(),
+            early,
+            expected: early as f64 / (dense - first).max(1) as f64 * first as f64,
         })
     }
 

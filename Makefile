@@ -54,6 +54,8 @@ bench: setup
 	scripts/bench-ns3.sh
 	cargo bench --locked -p longfat-lab --bench lab
 	cargo bench --locked -p longfat-view --bench page
+	@scripts/setup.sh web
+	scripts/web.sh bench
 	cargo bench --locked -p longfat --bench cc
 	cargo bench --locked -p longfat --bench iperf3
 	ulimit -n 4096 && cargo bench --locked -p longfat-watch --bench look

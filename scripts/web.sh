@@ -3,6 +3,7 @@
 #   web.sh build   builds it (Node 20 and npm)
 #   web.sh check   types, and whether what is committed is what the sources give
 #   web.sh test    builds the program and drives the page with Debian's Chromium; LONGFAT=PROGRAM takes one that is there
+#   web.sh bench   as test, with large records: how long they take to open, and how evenly frames come
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root/web"
@@ -26,7 +27,7 @@ check)
         exit 1
     fi
     ;;
-test)
+test | bench)
     if [ ! -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
         echo "web.sh test needs Chromium: apt-get install chromium" >&2
         exit 4
@@ -36,11 +37,12 @@ test)
         LONGFAT=${CARGO_TARGET_DIR:-$root/target}/release/longfat
     fi
     export LONGFAT
+    [ "$1" = test ] || export LONGFAT_LARGE=1
     shift
     npx --no-install playwright test "$@"
     ;;
 *)
-    sed -n '2,5s/^# //p' "$0" >&2
+    sed -n '2,6s/^# //p' "$0" >&2
     exit 2
     ;;
 esac

@@ -3,6 +3,7 @@ import { defineConfig } from '@playwright/test';
 // Debian's Chromium; nothing is downloaded. One worker: the records are made once, and the machine is small.
 export default defineConfig({
   testDir: 'tests',
+  testMatch: process.env.LONGFAT_LARGE ? '*.bench.ts' : '*.spec.ts',
   workers: 1,
   timeout: 60_000,
   reporter: 'list',

@@ -279,6 +279,7 @@ export interface SweepMetric {
   unit: string;
   points: MetricPoint[];
   knees: SweepKnee[];
+  told: string[];
 }
 
 export interface MetricPoint {

@@ -107,6 +107,34 @@ test('zooming does not change what a sample is', async ({ browser }) => {
   for (const x of shared) expect(zoomed.ys[zoomed.xs.indexOf(x)]).toBe(known.get(x));
 });
 
+test('what is drawn in motion is drawn anew at rest', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, await site.page());
+  await open(page, site.key('sim', 'cubic'));
+  const picture = () => page.locator('[data-panel=window] canvas').evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL());
+  const whole = await picture();
+  const box = (await page.locator('[data-panel=window] .u-over').boundingBox())!;
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+  // What is shown meanwhile is stretched: not what was there, and not what will be.
+  const moving = await page.locator('[data-panel=window]').evaluate(async (panel) => {
+    const over = panel.querySelector('.u-over')!;
+    const { x, y, width } = over.getBoundingClientRect();
+    over.dispatchEvent(new WheelEvent('wheel', { deltaY: -100, clientX: x + width / 2, clientY: y + 20, bubbles: true, cancelable: true }));
+    await new Promise(requestAnimationFrame);
+    return panel.querySelector('canvas')!.toDataURL();
+  });
+  expect(moving).not.toBe(whole);
+  await page.waitForLoadState('networkidle');
+  await expect.poll(picture).not.toBe(moving);
+  await page.waitForTimeout(1000);
+  const rested = await picture();
+  // Made anew, as in the dark and back in the light, it is the same.
+  await page.emulateMedia({ colorScheme: 'dark' });
+  await expect.poll(picture).not.toBe(rested);
+  await page.emulateMedia({ colorScheme: 'light' });
+  await expect.poll(picture).toBe(rested);
+  expect(trouble).toEqual([]);
+});
+
 test('runs are compared in the same charts', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   const keys = [site.key('sim', 'cubic'), site.key('sim', 'reno'), site.key('model', 'reno')];
@@ -156,7 +184,7 @@ test('sweeps have their curve with the knee, or a map', async ({ browser }) => {
   const cards = page.locator('.sweep-card');
   await expect(cards).toHaveCount(2);
   await expect(cards.filter({ hasText: 'send_buffer' }).locator('circle.point')).toHaveCount(5);
-  await expect(page.getByText('Knee of sim cubic')).toBeVisible();
+  await expect(page.getByText(/sim cubic: knee at send_buffer[^]*the window law, plateau x loaded RTT/)).toBeVisible();
   const map = cards.filter({ hasText: 'forward.loss' });
   await expect(map.locator('rect')).toHaveCount(9);
   await map.locator('a').first().click();

@@ -65,7 +65,7 @@ enum Command {
     Show(records::ShowArgs),
     /// Compare two runs, metric by metric
     Compare(records::CompareArgs),
-    /// Draw a run's metrics over time as SVG
+    /// Draw a run's metrics over time as SVG, PNG or PDF
     Plot(records::PlotArgs),
     /// Write a report of runs as one HTML file
     Report(records::ReportArgs),

@@ -68,7 +68,6 @@ mod tune_text;
 mod unattended;
 mod view_command;
 mod watch_command;
-mod window_law;
 
 fn main() -> std::process::ExitCode {
     match tc_shim::is_called() {

@@ -53,7 +53,7 @@ pub struct PlotArgs {
     /// Only until this time
     #[arg(long, value_name = "TIME")]
     to: Option<Time>,
-    /// The SVG file to write; standard output without it
+    /// The file to write, SVG, PNG or PDF by the end of its name; SVG on standard output without it
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -92,7 +92,7 @@ pub fn compare(args: &CompareArgs, runs_dir: &Path, json: bool) -> anyhow::Resul
     if json { output::json(&comparison) } else { output::text(&view::table::compare(&comparison)) }
 }
 
-/// Draws runs as SVG.
+/// Draws runs.
 pub fn plot(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let runs = load(runs_dir, &args.keys)?;
     let metrics: Vec<&str> = args.metric.iter().map(|m| m.trim()).collect();
@@ -111,7 +111,7 @@ pub fn plot(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
         None => view::plot(&borrowed, &metrics, &options),
     };
     let svg = svg.map_err(|e| Exit::BadInput(e.to_string()))?;
-    write(args.output.as_deref(), &svg, json)
+    write_picture(args.output.as_deref(), &svg, json)
 }
 
 /// Writes a report.
@@ -132,10 +132,33 @@ fn load(runs_dir: &Path, keys: &[String]) -> anyhow::Result<Vec<LoadedRun>> {
 
 /// To a file, or to standard output; with `--json` the file is named there.
 pub fn write(path: Option<&Path>, text: &str, json: bool) -> anyhow::Result<()> {
-    let Some(path) = path else {
-        return if json { output::json(&json!({ "document": text })) } else { output::text(text) };
-    };
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    match path {
+        Some(path) => write_file(path, text.as_bytes(), json),
+        None if json => output::json(&json!({ "document": text })),
+        None => output::text(text),
+    }
+}
+
+/// As [`write`], but a file whose name ends in .png or .pdf is that.
+fn write_picture(path: Option<&Path>, svg: &str, json: bool) -> anyhow::Result<()> {
+    match path {
+        Some(path) => write_file(path, &picture(path, svg)?, json),
+        None => write(None, svg, json),
+    }
+}
+
+/// An SVG as what a file of this name is to hold.
+pub fn picture(path: &Path, svg: &str) -> anyhow::Result<Vec<u8>> {
+    let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
+    Ok(match end.as_deref() {
+        Some("png") => view::image::png(svg)?,
+        Some("pdf") => view::image::pdf(svg)?,
+        _ => svg.into(),
+    })
+}
+
+fn write_file(path: &Path, bytes: &[u8], json: bool) -> anyhow::Result<()> {
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     if json {
         return output::json(&json!({ "written": path }));
     }

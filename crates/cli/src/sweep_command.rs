@@ -25,6 +25,7 @@ use crate::{
     open::{parse_set, read_scenario},
     output,
     progress::Board,
+    records,
     run::{check_directory, command_line, lab_setup},
     sweep_points::{self, PointRun},
 };
@@ -76,7 +77,7 @@ pub struct SweepArgs {
     /// How the lab's hosts are connected: tap, or packet (veth and packet sockets)
     #[arg(long, value_name = "PORTS")]
     pub ports: Option<lab::Backend>,
-    /// Draw the result as SVG into this file
+    /// Draw the result into this file: SVG, PNG or PDF by the end of its name
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Write the tables and the picture as one page
@@ -176,14 +177,15 @@ pub fn asked<'a>(args: &SweepArgs, file: &'a ScenarioFile, path: &'a Path) -> As
 
 /// The picture and the page, where they are asked for.
 pub fn show(args: &SweepArgs, shown: &Shown) -> anyhow::Result<()> {
-    let write = |path: &Path, text: &str| {
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    let write = |path: &Path, bytes: &[u8]| {
+        fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
     };
     if let Some(path) = &args.output {
-        write(path, &shown.svg)?;
+        write(path, &records::picture(path, &shown.svg)?)?;
     }
     if let Some(path) = &args.report {
-        write(path, &view::sweep::sweep_page(&shown.title, &shown.text, &shown.svg, &command_line()))?;
+        let page = view::sweep::sweep_page(&shown.title, &shown.text, &shown.svg, &command_line());
+        write(path, page.as_bytes())?;
     }
     Ok(())
 }

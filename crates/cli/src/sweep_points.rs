@@ -2,12 +2,12 @@
 
 use scenario::{Amount, Figure};
 use schema::{RunSummary, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
+use view::KneePoint;
 
 use crate::{
     confidence::half_width,
     job::{Asked, Job},
     published,
-    window_law::{self, Line},
 };
 
 /// A run of a point, and whether it had been made before.
@@ -94,51 +94,28 @@ fn confidence(figures: &[f64], mean: f64) -> Option<(f64, f64)> {
     half_width(figures, mean).map(|half| (mean - half, mean + half))
 }
 
-/// Where the metric levels off over the first field, for each engine, variant and value of the other fields.
+/// Where the metric levels off over the first field.
 fn knees(
     runs: &[PointRun<'_>],
     points: &[SweepPoint],
     fields: &[SweptField],
     metric: &str,
 ) -> Vec<SweepKnee> {
-    let mut lines: Vec<Vec<&SweepPoint>> = Vec::new();
-    for point in points.iter().filter(|point| !point.values.is_empty()) {
-        let same = |line: &&mut Vec<&SweepPoint>| {
-            let first = line[0];
-            (&first.engine, &first.variant, &first.values[1..])
-                == (&point.engine, &point.variant, &point.values[1..])
-        };
-        match lines.iter_mut().find(same) {
-            Some(line) => line.push(point),
-            None => lines.push(vec![point]),
-        }
-    }
-    lines.into_iter().filter_map(|line| knee(runs, line, fields, metric)).collect()
-}
-
-fn knee(
-    runs: &[PointRun<'_>],
-    mut line: Vec<&SweepPoint>,
-    fields: &[SweptField],
-    metric: &str,
-) -> Option<SweepKnee> {
-    let at = |point: &SweepPoint| point.values[0].number;
-    line.retain(|point| at(point).is_some() && point.mean.is_some());
-    line.sort_by(|a, b| at(a).unwrap_or(0.0).total_cmp(&at(b).unwrap_or(0.0)));
-    let heights: Vec<(f64, f64)> = line.iter().filter_map(|point| Some((at(point)?, point.mean?))).collect();
-    let found = model::knee(&heights)?;
+    let Some(first) = fields.first() else { return Vec::new() };
     let summary = |id: &String| runs.iter().map(|one| &one.run).find(|run| run.id == *id);
-    let of_points: Line<'_> =
-        line.iter().filter_map(|p| Some((at(p)?, p.runs.iter().filter_map(summary).collect()))).collect();
-    Some(SweepKnee {
-        engine: line[0].engine.clone(),
-        variant: line[0].variant.clone(),
-        others: line[0].values[1..].to_vec(),
-        at: found.at,
-        plateau: found.plateau,
-        level_from: found.level_from,
-        law: window_law::of(&fields[0].field, metric, &found, &of_points),
-    })
+    let points: Vec<KneePoint<'_>> = points
+        .iter()
+        .filter_map(|point| {
+            Some(KneePoint {
+                engine: &point.engine,
+                variant: point.variant.as_deref(),
+                values: &point.values,
+                mean: point.mean?,
+                runs: point.runs.iter().filter_map(summary).collect(),
+            })
+        })
+        .collect();
+    view::knees(&points, &first.field, metric)
 }
 
 #[cfg(test)]

@@ -19,4 +19,7 @@ pub enum Error {
     /// Nothing was asked for.
     #[error("no metric was given; there are {}", crate::metric::FRIENDLY.join(", "))]
     NoMetric,
+    /// A picture could not be made of its SVG.
+    #[error("cannot make a picture: {0}")]
+    Image(String),
 }

@@ -1,6 +1,6 @@
 //! A sweep or a fit as text, as a chart, and as a page.
 
-use schema::{Fit, Sweep, SweepKnee, SweepPoint, SweptValue};
+use schema::{Fit, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
 
 use crate::chart::{Chart, ChartCurve, ChartPoint, ChartValue, chart};
 use crate::escape::escape;
@@ -24,7 +24,12 @@ pub fn sweep(sweep: &Sweep) -> String {
     let mut rows = vec![header];
     rows.extend(sweep.points.iter().map(|point| row(point, has_variants, &sweep.unit)));
     let mut text = table(&rows, &right);
-    sweep.knees.iter().for_each(|knee| text.push_str(&tell_knee(sweep, knee)));
+    if let Some(field) = sweep.fields.first() {
+        for knee in &sweep.knees {
+            let of = curve_label(sweep, &knee.engine, knee.variant.as_deref(), &knee.others);
+            text.push_str(&tell_knee(&of, field, &sweep.unit, knee));
+        }
+    }
     text
 }
 
@@ -50,16 +55,15 @@ fn row(point: &SweepPoint, has_variants: bool, unit: &str) -> Vec<String> {
     row
 }
 
-fn tell_knee(sweep: &Sweep, knee: &SweepKnee) -> String {
-    let Some(field) = sweep.fields.first() else { return String::new() };
+/// Where the curve called `of` over `field` has its knee, and what the window law says of that; `unit` is the metric's.
+pub(crate) fn tell_knee(of: &str, field: &SweptField, unit: &str, knee: &SweepKnee) -> String {
     let value = |number: f64| field_value(number, &field.unit);
-    let of = curve_label(sweep, &knee.engine, knee.variant.as_deref(), &knee.others);
-    let of = if of.is_empty() { of } else { format!("{of}: ") };
+    let of = if of.is_empty() { String::new() } else { format!("{of}: ") };
     let mut text = format!(
         "{of}knee at {} {}, plateau {}",
         short(&field.field),
         value(knee.at),
-        words::figure(knee.plateau, &sweep.unit)
+        words::figure(knee.plateau, unit)
     );
     if let Some(from) = knee.level_from {
         text.push_str(&format!(", within 5 % of it from {} on", value(from)));

@@ -23,15 +23,47 @@ struct event {
 };
 _Static_assert(sizeof(struct event) == 112, "without holes");
 
-/* A look at one connection. */
+/* What the kernel's values that grow with time are made of, in jiffies. */
+struct clocks {
+	u32 now;
+	u32 data_sent, data_received, ack_received; /* when it was last */
+	u32 chrono_type;                            /* 1 busy, 2 receive window, 3 send buffer; 0 none */
+	u32 chrono_start, chrono_stat[3];
+	u32 zero;
+};
+
+/* A look at one connection. What `clocks` tells is 0 in `info`. */
 struct sample {
 	u64 cookie;
 	u64 time_ns;
 	u32 memory[9]; /* SK_MEMINFO_* */
 	u32 rqueue, wqueue, info_bytes;
+	struct clocks clocks;
 	struct tcp_info info;
 };
-_Static_assert(sizeof(struct sample) == 344, "without holes");
+_Static_assert(sizeof(struct sample) == 384, "without holes");
+
+/* The end of all looks: connections that were not told of are as they were before, at this time. */
+struct pass {
+	u64 time_ns;
+	u32 now; /* jiffies */
+	u32 zero;
+};
+_Static_assert(sizeof(struct pass) == 16, "without holes");
+
+/* A connection that moved is told of once more at the next look, because the change may have been half done, and each that
+ * did not once a second. */
+enum told { UNTOLD = 0, TOLD_MOVING = 1, TOLD = 2 };
+
+/* What is kept in a socket that is marked. */
+struct kept {
+	u32 told, told_at; /* enum told; jiffies */
+	u32 segs_in, segs_out, write_seq, copied_seq, snd_una, packets_out, lost_out, snd_cwnd, mss_cache, window_clamp;
+	u32 chrono_start, pmtu;
+	u64 max_pacing_rate;
+	u32 rmem_alloc, backlog, rcvbuf, sndbuf, wmem_alloc, wmem_queued, forward_alloc, omem_alloc, drops;
+	u32 states, ca_state, locked;
+};
 
 /* What the program sets before it loads this. */
 #define NETNS_MOST 64

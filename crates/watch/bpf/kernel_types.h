@@ -96,6 +96,9 @@ struct sock {
 	} sk_backlog;
 	int sk_rcvbuf, sk_sndbuf, sk_wmem_queued;
 	int sk_forward_alloc;
+	struct {
+		int owned;
+	} sk_lock;
 	refcount_t sk_wmem_alloc;
 	atomic_t sk_omem_alloc, sk_drops;
 	unsigned long sk_pacing_rate, sk_max_pacing_rate;
@@ -133,7 +136,7 @@ struct tcp_sock {
 	u32 write_seq, lsndtime, mdev_us;
 	u8 ecn_flags;
 	u8 rate_app_limited : 1;
-	u32 rcv_nxt, snd_nxt, snd_una, srtt_us, packets_out, delivered, delivered_ce, received_ce, rcv_wnd, rcv_tstamp;
+	u32 rcv_nxt, snd_nxt, snd_una, srtt_us, packets_out, delivered, delivered_ce, received_ce, rcv_wnd, rcv_tstamp, window_clamp;
 	struct tcp_options_received rx_opt;
 	u64 bytes_received;
 	u32 segs_in, data_segs_in, rate_delivered, rate_interval_us;

@@ -4,12 +4,14 @@
  *
  *   choose   walks one namespace's connections and marks those that are wanted: with storage of our own, and, where
  *            round trips are traced, with the flag that has the kernel call round_trip.
- *   look     walks what is marked, in all namespaces, and writes struct sample. It costs as much as there is marked; the
- *            kernel's table of all connections has hundreds of thousands of places on a large machine.
+ *   look     walks what is marked, in all namespaces, and writes struct sample of those that moved, at the end struct pass. It
+ *            costs as much as there is marked; the kernel's table of all connections has hundreds of thousands of places on
+ *            a large machine.
  *   others   write struct event into a ring.
  *
  * fill() is the kernel's tcp_get_info() (net/ipv4/tcp.c, 6.18) without taking the socket's lock, so that members may be some
- * nanoseconds apart.
+ * nanoseconds apart. What grows with the clock alone is left to the program (struct clocks), so that a connection on which
+ * nothing happens need not be told of again.
  */
 #include "kernel_types.h"
 #include "bpf/bpf_helpers.h"
@@ -32,18 +34,24 @@
 #define OPS_RTT 12
 #define FLAG_RTT 8
 
+/* The number that the running kernel's type has (BPF_TYPE_ID_TARGET). */
+#define TCP_SOCK_TYPE __builtin_btf_type_id(*(struct tcp_sock *)0, 1)
+
 static u64 (*const bpf_get_socket_cookie)(void *ctx) = (void *)46;
 static long (*const bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *ops, int flags) = (void *)59;
 static long (*const bpf_seq_write)(struct seq_file *seq, const void *data, u32 size) = (void *)127;
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
 
 extern unsigned long CONFIG_HZ __kconfig __weak;
+extern void *bpf_rdonly_cast(const void *of, u32 type) __ksym __weak; /* Linux 6.2 */
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 const volatile struct settings settings = {};
 /* Events that found no room. */
 u64 lost_events = 0;
+/* What look writes next: too much for the stack, and there is one reader. */
+static struct sample scratch SEC(".bss.scratch");
 
 struct {
 	__uint(type, MAP_HASH);
@@ -57,7 +65,7 @@ struct {
 	__uint(type, MAP_SK_STORAGE);
 	__uint(map_flags, F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, u32);
+	__type(value, struct kept);
 } marked SEC(".maps");
 
 struct {
@@ -70,16 +78,10 @@ static __always_inline u32 usecs(u64 jiffies)
 	return CONFIG_HZ ? jiffies * 1000000 / CONFIG_HZ : 0;
 }
 
-static __always_inline u32 msecs(u64 jiffies)
-{
-	return CONFIG_HZ ? jiffies * 1000 / CONFIG_HZ : 0;
-}
-
 static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
 {
 	struct sock *sk = (struct sock *)tp;
 	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
-	u32 now = bpf_jiffies64();
 
 	info->state = sk->__sk_common.skc_state;
 	info->ca_state = BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
@@ -106,9 +108,6 @@ static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
 	info->sacked = tp->sacked_out;
 	info->lost = tp->lost_out;
 	info->retrans = tp->retrans_out;
-	info->last_data_sent = msecs((u32)(now - tp->lsndtime));
-	info->last_data_recv = msecs((u32)(now - icsk->icsk_ack.lrcvtime));
-	info->last_ack_recv = msecs((u32)(now - tp->rcv_tstamp));
 	info->pmtu = icsk->icsk_pmtu_cookie;
 	info->rcv_ssthresh = tp->rcv_ssthresh;
 	info->rtt = tp->srtt_us >> 3;
@@ -134,16 +133,6 @@ static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
 	u64 delivered = tp->rate_delivered, interval = tp->rate_interval_us;
 	if (delivered && interval)
 		info->delivery_rate = delivered * tp->mss_cache * 1000000 / interval;
-	/* tcp_get_info_chrono_stats(): busy 1, receive window 2, send buffer 3; busy is the sum of all. */
-	u64 running = (u32)(now - tp->chrono_start), chrono = tp->chrono_type;
-	u64 busy = tp->chrono_stat[0] + (chrono == 1 ? running : 0);
-	u64 window = tp->chrono_stat[1] + (chrono == 2 ? running : 0);
-	u64 buffer = tp->chrono_stat[2] + (chrono == 3 ? running : 0);
-	if (CONFIG_HZ) {
-		info->busy_time = (busy + window + buffer) * 1000000 / CONFIG_HZ;
-		info->rwnd_limited = window * 1000000 / CONFIG_HZ;
-		info->sndbuf_limited = buffer * 1000000 / CONFIG_HZ;
-	}
 	info->delivered = tp->delivered;
 	info->delivered_ce = tp->delivered_ce;
 	info->bytes_sent = tp->bytes_sent;
@@ -177,6 +166,7 @@ static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
 static __always_inline void observe(struct tcp_sock *tp, struct sample *sample)
 {
 	struct sock *sk = (struct sock *)tp;
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
 
 	sample->cookie = sk->__sk_common.skc_cookie.counter;
 	sample->time_ns = bpf_ktime_get_ns();
@@ -192,22 +182,90 @@ static __always_inline void observe(struct tcp_sock *tp, struct sample *sample)
 	sample->rqueue = tp->rcv_nxt - tp->copied_seq;
 	sample->wqueue = tp->write_seq - tp->snd_una;
 	sample->info_bytes = settings.info_bytes;
+	sample->clocks.now = bpf_jiffies64();
+	sample->clocks.data_sent = tp->lsndtime;
+	sample->clocks.data_received = icsk->icsk_ack.lrcvtime;
+	sample->clocks.ack_received = tp->rcv_tstamp;
+	sample->clocks.chrono_type = tp->chrono_type;
+	sample->clocks.chrono_start = tp->chrono_start;
+	sample->clocks.chrono_stat[0] = tp->chrono_stat[0];
+	sample->clocks.chrono_stat[1] = tp->chrono_stat[1];
+	sample->clocks.chrono_stat[2] = tp->chrono_stat[2];
 	fill(tp, &sample->info);
+}
+
+/* What is kept of a connection, to see at the next look whether anything happened to it: member and value.
+ *
+ * These are few of the members that a look reads, a third of its cache lines, and none of the others changes without one
+ * of them: each packet counts in segs_in or segs_out; what the application writes moves write_seq, what it reads copied_seq;
+ * losses that a timer finds are lost_out, a timeout that could send nothing icsk_retransmits or icsk_backoff; options
+ * set sk_rcvbuf, sk_sndbuf, sk_max_pacing_rate, window_clamp; an ICMP message icsk_pmtu_cookie or mss_cache. Who holds the
+ * lock may be in the middle of a change.
+ */
+#define KEPT(each)                                                                                                     \
+	each(segs_in, tp->segs_in) each(segs_out, tp->segs_out) each(write_seq, tp->write_seq)                         \
+	each(copied_seq, tp->copied_seq) each(snd_una, tp->snd_una) each(packets_out, tp->packets_out)                 \
+	each(lost_out, tp->lost_out) each(snd_cwnd, tp->snd_cwnd) each(mss_cache, tp->mss_cache)                       \
+	each(window_clamp, tp->window_clamp) each(chrono_start, tp->chrono_start) each(pmtu, icsk->icsk_pmtu_cookie)   \
+	each(max_pacing_rate, sk->sk_max_pacing_rate) each(rmem_alloc, sk->sk_backlog.rmem_alloc.counter)              \
+	each(backlog, sk->sk_backlog.len) each(rcvbuf, sk->sk_rcvbuf) each(sndbuf, sk->sk_sndbuf)                      \
+	each(wmem_alloc, sk->sk_wmem_alloc.refs.counter) each(wmem_queued, sk->sk_wmem_queued)                         \
+	each(forward_alloc, sk->sk_forward_alloc) each(omem_alloc, sk->sk_omem_alloc.counter)                          \
+	each(drops, sk->sk_drops.counter) each(locked, sk->sk_lock.owned)                                              \
+	each(states, sk->__sk_common.skc_state | tp->chrono_type << 8 | icsk->icsk_retransmits << 16 |                 \
+			     icsk->icsk_backoff << 24)                                                                 \
+	each(ca_state, BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) | icsk->icsk_probes_out << 8)
+
+static __always_inline bool moved(struct tcp_sock *tp, struct kept *kept)
+{
+	struct sock *sk = (struct sock *)tp;
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
+	u64 differs = sk->sk_lock.owned;
+
+#define DIFFERS(member, value) differs |= kept->member ^ (typeof(kept->member))(value);
+	KEPT(DIFFERS)
+#undef DIFFERS
+	return differs;
+}
+
+static __always_inline void keep(struct tcp_sock *tp, struct kept *kept)
+{
+	struct sock *sk = (struct sock *)tp;
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
+
+#define KEEP(member, value) kept->member = value;
+	KEPT(KEEP)
+#undef KEEP
 }
 
 SEC("iter/bpf_sk_storage_map")
 int look(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct sock *sk = ctx->sk;
-	struct sample sample = {};
+	struct kept *kept = ctx->value;
 
-	if (!sk || !ctx->value)
+	if (!sk || !kept) {
+		struct pass pass = { .time_ns = bpf_ktime_get_ns(), .now = bpf_jiffies64() };
+		bpf_seq_write(ctx->meta->seq, &pass, sizeof(pass));
 		return 0;
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	}
+	/* Only choose marks, and only TCP's; the older way fetches two more lines of the socket to see that. */
+	struct tcp_sock *tp = bpf_rdonly_cast ? bpf_rdonly_cast(sk, TCP_SOCK_TYPE) :
+						bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	observe(tp, &sample);
-	bpf_seq_write(ctx->meta->seq, &sample, sizeof(sample));
+	u32 now = bpf_jiffies64(), before = kept->told;
+	bool is_moved = moved(tp, kept) || before == UNTOLD;
+	if (!is_moved && before == TOLD && now - kept->told_at < CONFIG_HZ)
+		return 0;
+	/* First what is kept, so that what changes meanwhile is seen at the next look. */
+	keep(tp, kept);
+	__builtin_memset(&scratch, 0, sizeof(scratch));
+	observe(tp, &scratch);
+	/* Where the buffer has no room the kernel comes again with the next one. */
+	bool is_full = bpf_seq_write(ctx->meta->seq, &scratch, sizeof(scratch));
+	kept->told = is_full ? UNTOLD : is_moved ? TOLD_MOVING : TOLD;
+	kept->told_at = now;
 	return 0;
 }
 
@@ -215,7 +273,7 @@ SEC("iter/tcp")
 int choose(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
-	u32 zero = 0;
+	struct kept nothing = {};
 
 	if (!skc)
 		return 0;
@@ -226,7 +284,7 @@ int choose(struct bpf_iter__tcp *ctx)
 	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
 	if (!known || *known != WANTED)
 		return 0;
-	bpf_sk_storage_get(&marked, tp, &zero, STORAGE_CREATE);
+	bpf_sk_storage_get(&marked, tp, &nothing, STORAGE_CREATE);
 	if (settings.per_ack && !(tp->bpf_sock_ops_cb_flags & FLAG_RTT)) {
 		int flags = tp->bpf_sock_ops_cb_flags | FLAG_RTT;
 		bpf_setsockopt(skc, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));

@@ -1,13 +1,13 @@
 //! Follows the connections that a filter means: finds them, looks at them, keeps what the last look at closed ones showed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
 use crate::{
-    Cookie, Diag, Error, Event, EventKind, Filter, Kernel, Look, Place, Process, Processes, Sample, State,
-    Tally, monotonic_ns,
+    Clocks, Cookie, Diag, Error, Event, EventKind, Filter, Kernel, Look, Place, Process, Processes, Sample,
+    State, Tally, bpf::Pass, monotonic_ns,
 };
 
 /// With eBPF new connections are looked for so often, in case that one was missed; without it, at each look.
@@ -40,6 +40,8 @@ pub struct Followed {
     pub rates_bps: Option<(f64, f64)>,
     /// What was counted since it is followed.
     pub tally: Tally,
+    /// What the times of the latest look are made of, where eBPF looks and the connection lives.
+    pub clocks: Option<Clocks>,
 }
 
 /// How connections are looked at.
@@ -72,8 +74,10 @@ pub struct Watcher {
     /// Whether the kernel has told of a connection that is not known.
     news: bool,
     known: HashMap<Cookie, bool>,
-    followed: BTreeMap<Cookie, Followed>,
-    closed: Vec<Cookie>,
+    live: BTreeMap<Cookie, Followed>,
+    gone: BTreeMap<Cookie, Followed>,
+    /// Those that are gone, in the order that they went.
+    gone_order: VecDeque<Cookie>,
     events: Vec<Event>,
     undecided: Vec<Event>,
     looks: Vec<Look>,
@@ -110,8 +114,9 @@ impl Watcher {
             searched_ns: None,
             news: false,
             known: HashMap::new(),
-            followed: BTreeMap::new(),
-            closed: Vec::new(),
+            live: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            gone_order: VecDeque::new(),
             events: Vec::new(),
             undecided: Vec::new(),
             looks: Vec::new(),
@@ -138,14 +143,18 @@ impl Watcher {
         self.kernel.as_ref().map_or(0, Kernel::lost_events)
     }
 
-    /// The connections that are followed, closed ones among them.
+    /// The connections that are followed, and then those that were and are closed.
     pub fn connections(&self) -> impl Iterator<Item = &Followed> {
-        self.followed.values()
+        self.live.values().chain(self.gone.values())
     }
 
     /// The connection of this cookie.
     pub fn connection(&self, cookie: Cookie) -> Option<&Followed> {
-        self.followed.get(&cookie)
+        self.live.get(&cookie).or_else(|| self.gone.get(&cookie))
+    }
+
+    fn connection_mut(&mut self, cookie: Cookie) -> Option<&mut Followed> {
+        self.live.get_mut(&cookie).or_else(|| self.gone.get_mut(&cookie))
     }
 
     /// The events since this was asked last, in order of time.
@@ -170,12 +179,13 @@ impl Watcher {
             self.search(now)?;
         }
         if let Some(kernel) = &mut self.kernel {
-            let followed = &mut self.followed;
-            kernel.look(|sample| {
-                if let Some(followed) = followed.get_mut(&sample.cookie) {
+            let live = &mut self.live;
+            let pass = kernel.look(|sample| {
+                if let Some(followed) = live.get_mut(&sample.cookie) {
                     followed.sample(&sample);
                 }
             })?;
+            live.values_mut().filter(|followed| followed.looked_ns <= now).for_each(|it| it.stay(pass));
         }
         Ok(())
     }
@@ -195,7 +205,7 @@ impl Watcher {
         let mut last_looks = Vec::new();
         kernel.events(patience, &mut fresh, &mut last_looks);
         for sample in &last_looks {
-            if let Some(followed) = self.followed.get_mut(&sample.cookie) {
+            if let Some(followed) = self.connection_mut(sample.cookie) {
                 followed.last(sample);
             }
         }
@@ -217,8 +227,9 @@ impl Watcher {
 
     fn take(&mut self, event: Event) {
         // Of a connection that has just gone there may be events still.
-        if let Some(followed) = self.followed.get_mut(&event.cookie) {
-            if self.per_event {
+        let per_event = self.per_event;
+        if let Some(followed) = self.connection_mut(event.cookie) {
+            if per_event {
                 followed.tally.event(&event);
                 self.events.push(event);
             }
@@ -263,7 +274,7 @@ impl Watcher {
         let mut news = false;
         for look in looks {
             present.insert(look.cookie);
-            if let Some(followed) = self.followed.get_mut(&look.cookie) {
+            if let Some(followed) = self.live.get_mut(&look.cookie) {
                 if followed.process.is_none() {
                     followed.process = self.processes.of_inode(look.inode).cloned();
                 }
@@ -285,7 +296,7 @@ impl Watcher {
                 self.known.insert(look.cookie, true);
                 let traced = self.per_event;
                 let followed = Followed::new(name.clone(), process.cloned(), look.clone(), now, traced);
-                self.followed.insert(look.cookie, followed);
+                self.live.insert(look.cookie, followed);
             }
         }
         Ok(news)
@@ -315,17 +326,17 @@ impl Watcher {
             if let Some(kernel) = &self.kernel {
                 kernel.forget(cookie);
             }
-            if let Some(followed) = self.followed.get_mut(&cookie) {
+            if let Some(mut followed) = self.live.remove(&cookie) {
                 followed.closed_ns = Some(now);
                 followed.look.state = State::CLOSED;
                 followed.rates_bps = None;
-                self.closed.push(cookie);
+                self.gone.insert(cookie, followed);
+                self.gone_order.push_back(cookie);
             }
         }
-        if self.closed.len() > CLOSED_MOST {
-            for cookie in self.closed.drain(..self.closed.len() - CLOSED_MOST) {
-                self.followed.remove(&cookie);
-            }
+        while self.gone_order.len() > CLOSED_MOST {
+            let oldest = self.gone_order.pop_front();
+            oldest.and_then(|cookie| self.gone.remove(&cookie));
         }
     }
 }
@@ -348,6 +359,7 @@ impl Followed {
             closed_ns: None,
             rates_bps: None,
             tally,
+            clocks: None,
         }
     }
 
@@ -373,6 +385,7 @@ impl Followed {
         self.look.memory = sample.memory;
         self.look.rqueue_bytes = sample.rqueue_bytes;
         self.look.wqueue_bytes = sample.wqueue_bytes;
+        self.clocks = Some(sample.clocks);
         if let Some(state) = sample.info.state() {
             self.look.state = State(state);
         }
@@ -381,8 +394,20 @@ impl Followed {
         self.count(before, sample.time_ns);
     }
 
+    /// Takes in that nothing has happened since the latest look.
+    fn stay(&mut self, pass: Pass) {
+        let Some(clocks) = &self.clocks else { return };
+        clocks.tell(pass.jiffies, pass.hz, &mut self.look.info);
+        if pass.time_ns > self.looked_ns {
+            self.rates_bps = Some((0.0, 0.0));
+            self.looked_ns = pass.time_ns;
+        }
+        self.tally.stay(pass.time_ns);
+    }
+
     /// Takes in what a connection was when it closed.
     fn last(&mut self, sample: &Sample) {
+        self.clocks = None;
         self.look.info = sample.info;
         self.look.memory = sample.memory;
         self.look.wqueue_bytes = sample.wqueue_bytes;

@@ -28,7 +28,7 @@ mod tally;
 mod tcp_info;
 pub mod web100;
 
-pub use bpf::{Event, EventKind, Kernel, Sample};
+pub use bpf::{Clocks, Event, EventKind, Kernel, Sample};
 pub use clock::monotonic_ns;
 pub use connection::{CongestionInfo, Cookie, Ends, Look, Memory, State};
 pub use diag::Diag;

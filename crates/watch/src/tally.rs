@@ -118,6 +118,12 @@ impl Tally {
         }
     }
 
+    /// Takes in a look that found all as it was before.
+    pub fn stay(&mut self, time_ns: u64) {
+        self.looks += 1;
+        self.pass_time(time_ns);
+    }
+
     /// Takes an event in.
     pub fn event(&mut self, event: &Event) {
         match event.kind {
@@ -166,9 +172,7 @@ impl Tally {
             Phase::Avoidance => self.avoidance_cwnd.add(cwnd),
             Phase::Recovery => {}
         }
-        if let Some(before) = self.phase {
-            self.phase_us[before as usize] += time_ns.saturating_sub(self.phase_since_ns) / 1000;
-        }
+        self.pass_time(time_ns);
         if self.phase != Some(phase) {
             match phase {
                 Phase::SlowStart => self.slow_starts += 1,
@@ -177,6 +181,13 @@ impl Tally {
             }
         }
         self.phase = Some(phase);
+    }
+
+    /// The time until now was spent in the phase that it is in.
+    fn pass_time(&mut self, time_ns: u64) {
+        if let Some(phase) = self.phase {
+            self.phase_us[phase as usize] += time_ns.saturating_sub(self.phase_since_ns) / 1000;
+        }
         self.phase_since_ns = time_ns.max(self.phase_since_ns);
     }
 

@@ -169,6 +169,23 @@ impl TcpInfo {
         TcpInfo { bytes: copy, len }
     }
 
+    /// Fills in the fields that grow with the clock alone, where the kernel returned them: how long ago data was sent, data was
+    /// received and an ACK was received, ms; the times busy, limited by the peer's window and by the send buffer, us.
+    pub(crate) fn set_times(&mut self, ago_ms: [u32; 3], spent_us: [u64; 3]) {
+        for (at, value) in [44, 52, 56].into_iter().zip(ago_ms) {
+            self.put(at, &value.to_ne_bytes());
+        }
+        for (at, value) in [168, 176, 184].into_iter().zip(spent_us) {
+            self.put(at, &value.to_ne_bytes());
+        }
+    }
+
+    fn put(&mut self, at: usize, value: &[u8]) {
+        if let Some(field) = self.bytes[..self.len].get_mut(at..at + value.len()) {
+            field.copy_from_slice(value);
+        }
+    }
+
     /// Window scales: ours for what the peer advertises, and the one we asked the peer to apply (the seventh byte's halves).
     pub fn wscales(&self) -> Option<(u8, u8)> {
         (self.len > 6).then(|| (self.bytes[6] & 0xf, self.bytes[6] >> 4))

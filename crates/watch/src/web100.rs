@@ -214,6 +214,7 @@ mod tests {
             closed_ns: None,
             rates_bps: None,
             tally: Tally::default(),
+            clocks: None,
         }
     }
 

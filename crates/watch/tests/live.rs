@@ -2,11 +2,13 @@
 
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream},
+    os::fd::AsFd,
     time::Duration,
 };
 
-use watch::{Error, EventKind, Filter, Place, State, Tracing, Watcher};
+use socket2::SockRef;
+use watch::{Error, EventKind, Filter, Place, State, TcpInfo, Tracing, Watcher};
 
 /// A connection over loopback that has carried 100 kB.
 fn connection() -> (TcpStream, TcpStream) {
@@ -42,7 +44,7 @@ fn follow(tracing: Tracing) {
     assert_eq!(one.process.as_ref().unwrap().pid, std::process::id());
     assert_eq!(one.look.state, State::ESTABLISHED);
     assert_eq!(one.look.info.bytes_acked(), Some(100_001));
-    let own = watch::tcp_info(std::os::fd::AsFd::as_fd(&sender)).unwrap();
+    let own = watch::tcp_info(sender.as_fd()).unwrap();
     let cookie = one.look.cookie;
     for (name, value) in own.fields() {
         let told = one.look.info.fields().find(|(known, _)| *known == name).map(|(_, value)| value);
@@ -123,4 +125,75 @@ fn a_connection_is_traced_from_its_first_segment() {
         _ => None,
     });
     assert_eq!(first, Some(("listening", "syn-recv")));
+}
+
+/// Looks until nothing happened to a socket meanwhile, and holds what was seen of it against its own account: what changes
+/// with the clock alone lies between the accounts before and after.
+fn agrees(watcher: &mut Watcher, socket: &TcpStream, after: &str) {
+    let own = || watch::tcp_info(socket.as_fd()).unwrap();
+    let grows = |name: &str| {
+        name.starts_with("last_") || ["busy_time_us", "rwnd_limited_us", "sndbuf_limited_us"].contains(&name)
+    };
+    let rests = |info: &TcpInfo| -> Vec<_> { info.fields().filter(|(name, _)| !grows(name)).collect() };
+    for _ in 0..100 {
+        let before = own();
+        watcher.look().unwrap();
+        let then = own();
+        if rests(&before) != rests(&then) {
+            continue;
+        }
+        let local = socket.local_addr().unwrap();
+        let told = watcher.connections().find(|c| c.look.ends.local == local).unwrap().look.info;
+        let fields = before.fields().zip(told.fields()).zip(then.fields());
+        for (((name, least), (_, value)), (_, most)) in fields {
+            let asked_last = name == "last_data_recv_ms" && least > most;
+            assert!(
+                asked_last || (least..=most).contains(&value),
+                "{name} after {after}: {least}, {value}, {most}"
+            );
+        }
+        return;
+    }
+    panic!("something happened all the time after {after}");
+}
+
+/// Whatever an application does, and in between nothing: the eBPF program may leave nothing out that has changed.
+#[test]
+fn what_is_not_told_again_has_not_changed() {
+    let (mut sender, mut receiver) = connection();
+    let ports = [&sender, &receiver].map(|socket| socket.local_addr().unwrap().port());
+    let filter = Filter::parse(&format!("local port {} or local port {}", ports[0], ports[1])).unwrap();
+    let mut watcher = Watcher::new(vec![Place::here().unwrap()], filter, Tracing::IfPossible).unwrap();
+    if let Some(why) = watcher.without_kernel() {
+        return eprintln!("skipped: {why}");
+    }
+    sender.set_nonblocking(true).unwrap();
+    for round in 0..3 {
+        let mut step = |what: &str, work: &mut dyn FnMut(&mut TcpStream, &mut TcpStream)| {
+            work(&mut sender, &mut receiver);
+            for rest in [0, 1, 30] {
+                std::thread::sleep(Duration::from_millis(rest));
+                let after = format!("{what} and {rest} ms of round {round}");
+                agrees(&mut watcher, &sender, &after);
+                agrees(&mut watcher, &receiver, &after);
+            }
+        };
+        step("nothing", &mut |_, _| {});
+        step("a byte", &mut |sender, _| sender.write_all(&[0]).unwrap());
+        step("a send buffer", &mut |sender, _| {
+            SockRef::from(&*sender).set_send_buffer_size(100_000 + round).unwrap()
+        });
+        step("a receive buffer", &mut |_, receiver| {
+            SockRef::from(&*receiver).set_recv_buffer_size(60_000 + round).unwrap();
+        });
+        // Until the peer's window is shut: a clock runs on with nobody doing anything.
+        step("more than the window", &mut |sender, _| while sender.write(&[0; 65536]).is_ok() {});
+        step("a read", &mut |_, receiver| receiver.read_exact(&mut [0; 3000]).unwrap());
+        step("reading all", &mut |_, receiver| {
+            receiver.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            while receiver.read(&mut [0; 65536]).is_ok() {}
+        });
+    }
+    sender.shutdown(Shutdown::Write).unwrap();
+    agrees(&mut watcher, &receiver, "an end");
 }

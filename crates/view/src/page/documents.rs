@@ -284,6 +284,8 @@ pub(crate) struct SweepMetric {
     pub(crate) unit: String,
     pub(crate) points: Vec<MetricPoint>,
     pub(crate) knees: Vec<SweepKnee>,
+    /// The knees in words, with what the window law says of them.
+    pub(crate) told: Vec<String>,
 }
 
 /// The runs of one point.

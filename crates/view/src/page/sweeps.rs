@@ -7,6 +7,7 @@ use scenario::Amount;
 use schema::{PublishedResult, RunSummary, SweepKnee, SweptField, SweptValue};
 
 use super::documents::{MetricPoint, PublishedRow, SweepDocument, SweepMetric};
+use crate::{KneePoint, sweep::tell_knee};
 
 /// What a flow's summary has of a metric.
 type FlowFigure = fn(&schema::FlowSummary) -> Option<f64>;
@@ -58,8 +59,9 @@ fn document(scenario: String, names: Vec<String>, entries: &[&RunEntry]) -> Swee
     }
     let metric = |flow: &str, (metric, unit, of): (&str, &str, FlowFigure)| {
         let points = points(&runs, &fields, |run| of(run.flows.iter().find(|f| f.name == flow)?));
-        let knees = knees(&points);
-        SweepMetric { name: format!("flows.{flow}.{metric}"), unit: unit.into(), points, knees }
+        let name = format!("flows.{flow}.{metric}");
+        let (knees, told) = knees(&runs, &points, &fields, (&name, unit));
+        SweepMetric { name, unit: unit.into(), points, knees, told }
     };
     let metrics = flows.iter().flat_map(|flow| METRICS.iter().map(|known| metric(flow, *known)));
     SweepDocument {
@@ -109,31 +111,34 @@ fn points(
     points
 }
 
-/// Where the metric levels off over the first field, for each line of the others.
-fn knees(points: &[MetricPoint]) -> Vec<SweepKnee> {
-    let mut lines: Vec<Vec<&MetricPoint>> = Vec::new();
-    for point in points.iter().filter(|point| !point.values.is_empty()) {
-        let line = |p: &MetricPoint| (p.engine.clone(), p.variant.clone(), p.values[1..].to_vec());
-        match lines.iter_mut().find(|known| line(known[0]) == line(point)) {
-            Some(known) => known.push(point),
-            None => lines.push(vec![point]),
-        }
-    }
-    let knee = |line: Vec<&MetricPoint>| {
-        let heights: Vec<(f64, f64)> =
-            line.iter().filter_map(|p| Some((p.values[0].number?, p.mean))).collect();
-        let found = model::knee(&heights)?;
-        Some(SweepKnee {
-            engine: line[0].engine.clone(),
-            variant: line[0].variant.clone(),
-            others: line[0].values[1..].to_vec(),
-            at: found.at,
-            plateau: found.plateau,
-            level_from: found.level_from,
-            law: None,
+/// Where the metric levels off over the first field, and that in words.
+fn knees(
+    runs: &[(String, &record::Run)],
+    points: &[MetricPoint],
+    fields: &[SweptField],
+    metric: (&str, &str),
+) -> (Vec<SweepKnee>, Vec<String>) {
+    let Some(first) = fields.first() else { return Default::default() };
+    let summary = |key: &String| runs.iter().find(|(known, _)| known == key).map(|(_, run)| run.run());
+    let points: Vec<KneePoint<'_>> = points
+        .iter()
+        .map(|point| KneePoint {
+            engine: &point.engine,
+            variant: point.variant.as_deref(),
+            values: &point.values,
+            mean: point.mean,
+            runs: point.runs.iter().filter_map(summary).collect(),
         })
-    };
-    lines.into_iter().filter_map(knee).collect()
+        .collect();
+    let found = crate::knees(&points, &first.field, metric.0);
+    let told = found.iter().map(|knee| {
+        let others = knee.others.iter().map(|value| value.text.as_str());
+        let of: Vec<&str> =
+            [knee.engine.as_str()].into_iter().chain(knee.variant.as_deref()).chain(others).collect();
+        tell_knee(&of.join(" "), first, metric.1, knee)
+    });
+    let told = told.collect();
+    (found, told)
 }
 
 /// The published figures of all records, each with what the newest run of each engine knows of it.

@@ -1,12 +1,12 @@
-//! The processor time that this process took.
+//! The processor time that this thread took.
 #![allow(unsafe_code)]
 
 /// Seconds, user and system.
 pub fn seconds() -> f64 {
-    // SAFETY: an all-zero rusage is valid; RUSAGE_SELF and a pointer to one cannot fail.
+    // SAFETY: an all-zero rusage is valid; RUSAGE_THREAD and a pointer to one cannot fail.
     let usage = unsafe {
         let mut usage = std::mem::zeroed::<libc::rusage>();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
         usage
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;

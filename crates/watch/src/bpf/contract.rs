@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::clocks::Clocks;
 use crate::{
     Memory, TcpInfo,
     connection::{Cookie, Ends, State, plain},
@@ -14,7 +15,10 @@ pub(crate) const SETTINGS_BYTES: usize = 12 + 4 * NAMESPACES_MOST;
 /// `struct event`.
 pub(crate) const EVENT_BYTES: usize = 112;
 /// `struct sample`.
-pub(crate) const SAMPLE_BYTES: usize = 344;
+pub(crate) const SAMPLE_BYTES: usize = 384;
+/// `struct pass`.
+pub(crate) const PASS_BYTES: usize = 16;
+const INFO_AT: usize = 104;
 /// Values of the map `wanted`.
 pub(crate) const UNWANTED: u32 = 0;
 /// Values of the map `wanted`.
@@ -140,22 +144,47 @@ pub struct Sample {
     pub wqueue_bytes: u32,
     /// `struct tcp_info`.
     pub info: TcpInfo,
+    /// What its times are made of.
+    pub clocks: Clocks,
 }
 
 impl Sample {
-    /// Reads `struct sample`; `None` where it is none.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Sample> {
+    /// Reads `struct sample` of a kernel whose clock ticks `hz` times a second; `None` where it is none.
+    pub(crate) fn read(bytes: &[u8], hz: u64) -> Option<Sample> {
         let bytes: &[u8; SAMPLE_BYTES] = bytes.try_into().ok()?;
         let words: [u32; 9] = std::array::from_fn(|i| u32_at(bytes, 16 + 4 * i));
-        let info_bytes = (u32_at(bytes, 60) as usize).min(SAMPLE_BYTES - 64);
+        let info_bytes = (u32_at(bytes, 60) as usize).min(SAMPLE_BYTES - INFO_AT);
+        let clocks = Clocks::from_words(std::array::from_fn(|i| u32_at(bytes, 68 + 4 * i)));
+        let mut info = TcpInfo::from_bytes(&bytes[INFO_AT..INFO_AT + info_bytes]);
+        clocks.tell(u32_at(bytes, 64), hz, &mut info);
         Some(Sample {
             cookie: Cookie(u64_at(bytes, 0)),
             time_ns: u64_at(bytes, 8),
             memory: Memory::from_words(&words),
             rqueue_bytes: u32_at(bytes, 52),
             wqueue_bytes: u32_at(bytes, 56),
-            info: TcpInfo::from_bytes(&bytes[64..64 + info_bytes]),
+            info,
+            clocks,
         })
+    }
+}
+
+/// The end of a look at all: those that were not told of are as before, at this time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// CLOCK_MONOTONIC, ns.
+    pub(crate) time_ns: u64,
+    /// The kernel's clock, jiffies.
+    pub(crate) jiffies: u32,
+    /// Jiffies in a second.
+    pub(crate) hz: u64,
+}
+
+impl Pass {
+    /// Reads `struct pass`; `None` where it is none.
+    pub(crate) fn read(bytes: &[u8], hz: u64) -> Option<Pass> {
+        let bytes: &[u8; PASS_BYTES] = bytes.try_into().ok()?;
+        Some(Pass { time_ns: u64_at(bytes, 0), jiffies: u32_at(bytes, 8), hz })
     }
 }
 
@@ -206,9 +235,11 @@ mod tests {
         for length in [0u32, 104, 280, 281, u32::MAX] {
             let mut bytes = [1u8; SAMPLE_BYTES];
             bytes[60..64].copy_from_slice(&length.to_ne_bytes());
-            let sample = Sample::read(&bytes).unwrap();
+            let sample = Sample::read(&bytes, 250).unwrap();
             assert_eq!(sample.info.snd_cwnd().is_some(), length >= 104);
         }
+        assert_eq!(Pass::read(&[1; PASS_BYTES], 250).unwrap().jiffies, 0x0101_0101);
+        assert_eq!(Pass::read(&[1; PASS_BYTES + 1], 250), None);
         assert_eq!(settings(280, true, &[7; 100])[8..16], [64, 0, 0, 0, 7, 0, 0, 0]);
     }
 }

@@ -16,7 +16,7 @@ use libbpf_rs::{
 };
 
 use super::{
-    contract::{self, EVENT_BYTES, Event, SAMPLE_BYTES, Sample, UNWANTED, WANTED},
+    contract::{self, EVENT_BYTES, Event, Pass, SAMPLE_BYTES, Sample, UNWANTED, WANTED},
     missing::{cgroup_root, explain},
 };
 use crate::{Cookie, Error, Place, error::Attempted, socket::length_of_tcp_info};
@@ -44,6 +44,8 @@ pub struct Kernel {
     wanted: MapHandle,
     variables: MapHandle,
     buffer: Vec<u8>,
+    /// Jiffies in a second.
+    hz: u64,
     round_trips: bool,
     _object: Object,
 }
@@ -85,12 +87,7 @@ impl Kernel {
         }
         let mut object = open.load().map_err(|e| explain("load the program", &e))?;
         let variables = map(&object, ".bss")?;
-        if !has_clock(&map(&object, ".kconfig")?) {
-            return Err(Error::Missing(
-                "connections cannot be traced: this kernel does not tell its clock (CONFIG_IKCONFIG_PROC or /boot/config)"
-                    .into(),
-            ));
-        }
+        let hz = ticks_a_second(&map(&object, ".kconfig")?)?;
         let (wanted, marked, ring) =
             (map(&object, "wanted")?, map(&object, "marked")?, map(&object, "events")?);
         let choose = program(&mut object, "choose")?.attach().map_err(|e| explain("attach choose", &e))?;
@@ -104,7 +101,7 @@ impl Kernel {
             .add(&ring, move |bytes: &[u8]| {
                 let mut told = sink.borrow_mut();
                 match bytes.get(..SAMPLE_BYTES) {
-                    Some(bytes) => told.last_looks.extend(Sample::read(bytes)),
+                    Some(bytes) => told.last_looks.extend(Sample::read(bytes, hz)),
                     None => told.events.extend(bytes.get(..EVENT_BYTES).and_then(Event::read)),
                 }
                 0
@@ -120,6 +117,7 @@ impl Kernel {
             wanted,
             variables,
             buffer: Vec::new(),
+            hz,
             round_trips: false,
             _object: object,
         };
@@ -176,17 +174,20 @@ impl Kernel {
         })
     }
 
-    /// Looks at all connections that are marked, and hands each on.
+    /// Looks at all connections that are marked, hands on each that moved, and each other one once a second. The rest are as they
+    /// were, at the time that is returned.
     ///
     /// # Errors
     /// Where the kernel refuses.
-    pub fn look(&mut self, mut take: impl FnMut(Sample)) -> Result<(), Error> {
+    pub(crate) fn look(&mut self, mut take: impl FnMut(Sample)) -> Result<Pass, Error> {
         let operation = || "look at the connections".to_string();
         let mut iter = Iter::new(&self.look).map_err(std::io::Error::other).attempted(operation)?;
         self.buffer.clear();
         iter.read_to_end(&mut self.buffer).attempted(operation)?;
-        self.buffer.chunks_exact(SAMPLE_BYTES).filter_map(Sample::read).for_each(&mut take);
-        Ok(())
+        let samples = self.buffer.chunks_exact(SAMPLE_BYTES);
+        let pass = Pass::read(samples.remainder(), self.hz);
+        samples.filter_map(|bytes| Sample::read(bytes, self.hz)).for_each(&mut take);
+        pass.ok_or_else(|| std::io::Error::other("the look has no end")).attempted(operation)
     }
 
     /// Waits for events, at most `patience`, and hands over what has happened, in order of time of each processor, and the last
@@ -221,8 +222,14 @@ fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
     MapHandle::try_from(&found).map_err(|e| explain("open a map", &e))
 }
 
-/// Whether the kernel said how long its clock's ticks are.
-fn has_clock(constants: &MapHandle) -> bool {
+/// How many ticks the kernel's clock makes in a second.
+fn ticks_a_second(constants: &MapHandle) -> Result<u64, Error> {
     let value = constants.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-    value.is_some_and(|bytes| bytes.iter().any(|byte| *byte != 0))
+    let word = value.and_then(|bytes| bytes.get(..8)?.try_into().ok()).map(u64::from_ne_bytes);
+    word.filter(|hz| *hz > 0).ok_or_else(|| {
+        Error::Missing(
+            "connections cannot be traced: this kernel does not tell its clock (CONFIG_IKCONFIG_PROC or /boot/config)"
+                .into(),
+        )
+    })
 }

@@ -53,6 +53,7 @@ fn shown(number: u64, rate: f64, verdict: Option<Cause>) -> Shown {
         closed_ns: None,
         rates_bps: Some((rate, 0.0)),
         tally,
+        clocks: None,
     };
     let mut shown = Shown::of(&connection, None);
     shown.verdict = verdict;

@@ -10,10 +10,10 @@ use schema::{FlowSummary, RunSummary, WindowLaw};
 const DOUBLED: f64 = 2.0;
 
 /// The runs of each value of a field.
-pub type Line<'a> = Vec<(f64, Vec<&'a RunSummary>)>;
+pub(crate) type Line<'a> = Vec<(f64, Vec<&'a RunSummary>)>;
 
 /// The law for a sweep over `field`; `None` where that is no socket buffer of the flow whose goodput `metric` is.
-pub fn of(field: &str, metric: &str, knee: &Knee, line: &Line<'_>) -> Option<WindowLaw> {
+pub(crate) fn of(field: &str, metric: &str, knee: &Knee, line: &Line<'_>) -> Option<WindowLaw> {
     let flow = ["goodput", "steady_goodput"]
         .iter()
         .find_map(|name| metric.strip_prefix("flows.")?.strip_suffix(name)?.strip_suffix('.'))?;

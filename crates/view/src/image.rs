@@ -1,0 +1,111 @@
+//! Pictures as PNG and PDF, made of their SVG.
+//!
+//! Text is set in DejaVu Sans, of which the program brings the Latin, Greek and Cyrillic letters and what formulas need
+//! (`fonts/`), so that a picture is the same on any machine. Letters of other scripts come from the machine's fonts.
+
+use std::sync::{Arc, LazyLock};
+
+use resvg::{
+    tiny_skia::{Pixmap, Transform},
+    usvg::{Options, Tree, fontdb::Database},
+};
+
+use crate::Error;
+
+const FAMILY: &str = "DejaVu Sans";
+/// Pixels of a PNG for each of the SVG's, as screens and paper have them.
+const SCALE: f32 = 2.0;
+/// More pixels than that, each of four bytes, no picture has.
+const PIXELS_MOST: f32 = 100e6;
+
+static FONTS: LazyLock<Database> = LazyLock::new(|| {
+    let mut fonts = Database::new();
+    fonts.load_font_data(include_bytes!("../fonts/DejaVuSans-latin.ttf").to_vec());
+    fonts.load_font_data(include_bytes!("../fonts/DejaVuSans-Bold-latin.ttf").to_vec());
+    fonts.set_sans_serif_family(FAMILY);
+    fonts
+});
+
+/// The SVG as a PNG, twice as large in each direction.
+///
+/// # Errors
+/// Where it is no SVG, or too large.
+pub fn png(svg: &str) -> Result<Vec<u8>, Error> {
+    let tree = read(svg)?;
+    let size = tree.size();
+    let (width, height) = ((size.width() * SCALE).ceil(), (size.height() * SCALE).ceil());
+    let too_large = || Error::Image(format!("{width} x {height} pixels are too many"));
+    if width * height > PIXELS_MOST {
+        return Err(too_large());
+    }
+    let mut pixels = Pixmap::new(width as u32, height as u32).ok_or_else(too_large)?;
+    resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
+    pixels.encode_png().map_err(|error| Error::Image(error.to_string()))
+}
+
+/// The SVG as a page of PDF, with text that can be searched.
+///
+/// # Errors
+/// Where it is no SVG, or a font cannot be put into it.
+pub fn pdf(svg: &str) -> Result<Vec<u8>, Error> {
+    let page = svg2pdf::PageOptions::default();
+    svg2pdf::to_pdf(&read(svg)?, svg2pdf::ConversionOptions::default(), page)
+        .map_err(|error| Error::Image(error.to_string()))
+}
+
+fn read(svg: &str) -> Result<Tree, Error> {
+    let mut fonts = FONTS.clone();
+    if !svg.chars().all(is_brought) {
+        fonts.load_system_fonts();
+    }
+    let options = Options { fontdb: Arc::new(fonts), font_family: FAMILY.into(), ..Options::default() };
+    Tree::from_str(svg, &options).map_err(|error| Error::Image(error.to_string()))
+}
+
+/// Whether the fonts that the program brings have a letter, or it is a space.
+fn is_brought(letter: char) -> bool {
+    matches!(letter, '\0'..='\u{17f}' | '\u{370}'..='\u{3ff}' | '\u{400}'..='\u{45f}' | '\u{2010}'..='\u{2027}'
+        | '\u{2190}'..='\u{2195}' | '\u{2200}'..='\u{222b}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::style::plot_css;
+
+    fn picture() -> String {
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"lf\" width=\"100\" height=\"40\">\n<style>{}</style>\n\
+             <rect class=\"bg\" width=\"100%\" height=\"100%\"/><text x=\"5\" y=\"20\">goodput, µs</text></svg>",
+            plot_css()
+        )
+    }
+
+    #[test]
+    fn a_png_has_the_pictures_size_and_its_text_on_light_ground() {
+        let pixels = Pixmap::decode_png(&png(&picture()).unwrap()).unwrap();
+        assert_eq!((pixels.width(), pixels.height()), (200, 80));
+        let first = pixels.pixel(0, 0).unwrap();
+        assert_eq!((first.red(), first.green(), first.blue(), first.alpha()), (255, 255, 255, 255));
+        let dark = |x: u32| (0..80).filter(|y| pixels.pixel(x, *y).is_some_and(|p| p.red() < 120)).count();
+        let columns = (0..200).filter(|x| dark(*x) > 0).count();
+        assert!((60..190).contains(&columns), "{columns} columns with ink");
+    }
+
+    #[test]
+    fn a_pdf_is_one_with_its_font() {
+        let bytes = pdf(&picture()).unwrap();
+        assert!(bytes.starts_with(b"%PDF-1."));
+        assert!(bytes.trim_ascii_end().ends_with(b"%%EOF"));
+        let has = |what: &[u8]| bytes.windows(what.len()).any(|window| window == what);
+        assert!(has(b"/MediaBox") && has(b"DejaVuSans") && has(b"/FontFile2"));
+    }
+
+    #[test]
+    fn what_is_no_svg_is_an_error() {
+        assert!(matches!(png("nothing"), Err(Error::Image(_))));
+        assert!(matches!(pdf("<svg"), Err(Error::Image(_))));
+        let huge = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"90000\" height=\"90000\"/>";
+        assert!(png(huge).unwrap_err().to_string().contains("too many"));
+    }
+}

@@ -1,0 +1,168 @@
+// How the page does with large records: a simulation of 7000 s and a capture of 100 MB. `scripts/web.sh bench`.
+// Prints how long all charts take to be there, and how evenly frames come while the wheel zooms and the keys move.
+import { closeSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Page, expect, test } from '@playwright/test';
+import { drawn, Site, visit } from './site';
+
+const HOUR_LONG = `title = "7000 s"
+duration = "7000s"
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+forward = { rate = "10mbit", delay = "50ms", queue = "100kB" }
+backward = { delay = "50ms" }
+[[flows]]
+name = "a"
+from = "h1"
+to = "h2"
+cc = "reno"
+[[flows]]
+name = "b"
+from = "h1"
+to = "h2"
+cc = "cubic"
+`;
+const CAPTURE_BYTES = 100e6;
+/** What one screen refresh of 60 a second takes, ms, and what a timer may be late by. */
+const FRAME_MS = 1000 / 60;
+const LATE_MS = 1;
+
+let site: Site;
+test.beforeAll(() => {
+  test.setTimeout(900_000);
+  site = new Site(false);
+});
+test.afterAll(() => site?.close());
+
+test('a simulation of 7000 s', async ({ browser }) => {
+  test.setTimeout(900_000);
+  const file = join(site.dir, 'long.toml');
+  writeFileSync(file, HOUR_LONG);
+  const begun = Date.now();
+  site.longfat('run', file, '--engine', 'sim');
+  console.log(`simulated in ${((Date.now() - begun) / 1000).toFixed(0)} s`);
+  const { page, trouble } = await visit(browser, await site.page());
+  await look(page, site.key('sim'));
+  expect(trouble).toEqual([]);
+});
+
+test('a capture of 100 MB', async ({ browser }) => {
+  test.setTimeout(900_000);
+  const file = join(site.dir, 'large.pcap');
+  capture(file);
+  const begun = Date.now();
+  site.longfat('import', 'pcap', file);
+  console.log(`imported in ${((Date.now() - begun) / 1000).toFixed(1)} s`);
+  rmSync(file);
+  const { page, trouble } = await visit(browser, await site.page());
+  await look(page, site.key('pcap'));
+  expect(trouble).toEqual([]);
+});
+
+/** Opens a record, zooms and moves; prints what that took. */
+async function look(page: Page, key: string) {
+  const begun = Date.now();
+  await page.goto(`${new URL(page.url()).origin}/#/run/${key}`);
+  await expect.poll(async () => (await drawn(page, 'goodput')).length, { intervals: [20] }).toBeGreaterThan(0);
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  console.log(`${key}: all charts after ${Date.now() - begun} ms`);
+  await page.waitForLoadState('networkidle');
+
+  console.log(`nothing: ${told(await frames(page, 'nothing'))}`);
+  console.log(`zooming: ${told(await frames(page, 'zoom'))}`);
+  console.log(`moving: ${told(await frames(page, 'move'))}`);
+}
+
+/** Does something in each frame for some seconds: how far apart they came, and how long it took to do and draw, ms. */
+async function frames(page: Page, what: 'nothing' | 'zoom' | 'move'): Promise<{ apart: number[]; busy: number[] }> {
+  await page.keyboard.press('0');
+  await page.waitForLoadState('networkidle');
+  return page.evaluate(async (what) => {
+    const SECONDS = 4;
+    const plot = document.querySelector('[data-panel=window] .u-over')!;
+    const box = plot.getBoundingClientRect();
+    const wheel = (deltaY: number, shiftKey: boolean) =>
+      plot.dispatchEvent(new WheelEvent('wheel', { deltaY, shiftKey, clientX: box.x + box.width * 0.4, clientY: box.y + 50, bubbles: true, cancelable: true }));
+    if (what === 'move') for (let i = 0; i < 6; i++) wheel(-300, false);
+    const [apart, busy]: number[][] = [[], []];
+    let before = await new Promise(requestAnimationFrame);
+    const begun = before;
+    while (before - begun < SECONDS * 1000) {
+      const started = performance.now();
+      const isFirstHalf = before - begun < SECONDS * 500;
+      if (what === 'zoom') wheel(isFirstHalf ? -24 : 24, false);
+      if (what === 'move') wheel(isFirstHalf ? 20 : -20, true);
+      // What the page draws at once is drawn in tasks that come before this one.
+      await new Promise((done) => setTimeout(done, 0));
+      busy!.push(performance.now() - started);
+      const now = await new Promise(requestAnimationFrame);
+      apart!.push(now - before);
+      before = now;
+    }
+    return { apart: apart!, busy: busy! };
+  }, what);
+}
+
+function told({ apart, busy }: { apart: number[]; busy: number[] }): string {
+  const sorted = [...apart].sort((a, b) => a - b);
+  const at = (share: number) => (sorted[Math.floor(share * (sorted.length - 1))] ?? 0).toFixed(1);
+  const share = (list: number[]) => `${((100 * list.filter((ms) => ms <= FRAME_MS + LATE_MS).length) / list.length).toFixed(0)} %`;
+  return `${apart.length} frames, ${share(apart)} of them at 60 a second; median ${at(0.5)} ms, 95 % ${at(0.95)} ms, most ${at(1)} ms; ` +
+    `the page's own work fits a frame in ${share(busy)}`;
+}
+
+/** A capture of one connection at 100 Mb/s and 20 ms, each packet cut to its headers: Ethernet, IPv4, TCP without options. */
+function capture(path: string) {
+  const [SEGMENT, WIRE_US, RTT_US] = [1460, 120, 20_000];
+  const file = openSync(path, 'w');
+  const head = Buffer.alloc(24);
+  head.writeUInt32LE(0xa1b2c3d4, 0);
+  head.writeUInt16LE(2, 4);
+  head.writeUInt16LE(4, 6);
+  head.writeUInt32LE(54, 16);
+  head.writeUInt32LE(1, 20);
+  writeSync(file, head);
+  const packet = (us: number, forward: boolean, seq: number, ack: number, flags: number, payload: number) => {
+    const bytes = Buffer.alloc(16 + 54);
+    bytes.writeUInt32LE(Math.floor(us / 1e6), 0);
+    bytes.writeUInt32LE(us % 1e6, 4);
+    bytes.writeUInt32LE(54, 8);
+    bytes.writeUInt32LE(54 + payload, 12);
+    const ip = bytes.subarray(16 + 14);
+    bytes.writeUInt16BE(0x0800, 16 + 12);
+    ip[0] = 0x45;
+    ip.writeUInt16BE(40 + payload, 2);
+    ip[8] = 64;
+    ip[9] = 6;
+    ip.writeUInt32BE(forward ? 0x0a000001 : 0x0a000002, 12);
+    ip.writeUInt32BE(forward ? 0x0a000002 : 0x0a000001, 16);
+    const tcp = ip.subarray(20);
+    tcp.writeUInt16BE(forward ? 40000 : 5201, 0);
+    tcp.writeUInt16BE(forward ? 5201 : 40000, 2);
+    tcp.writeUInt32BE(seq >>> 0, 4);
+    tcp.writeUInt32BE(ack >>> 0, 8);
+    tcp[12] = 0x50;
+    tcp[13] = flags;
+    tcp.writeUInt16BE(65535, 14);
+    return bytes;
+  };
+  const [SYN, ACK] = [2, 16];
+  writeSync(file, packet(0, true, 0, 0, SYN, 0));
+  writeSync(file, packet(RTT_US, false, 0, 1, SYN | ACK, 0));
+  writeSync(file, packet(RTT_US + 5, true, 1, 1, ACK, 0));
+  // An ACK for every second segment, one round trip later.
+  const behind = Math.round(RTT_US / WIRE_US);
+  for (let i = 0, written = 0; written < CAPTURE_BYTES; i++) {
+    const us = RTT_US + 10 + i * WIRE_US;
+    const some = [packet(us, true, 1 + i * SEGMENT, 1, ACK, SEGMENT)];
+    if (i >= behind && i % 2 === 0) some.push(packet(us + 1, false, 1, 1 + (i - behind) * SEGMENT, ACK, 0));
+    const bytes = Buffer.concat(some);
+    written += bytes.length;
+    writeSync(file, bytes);
+  }
+  closeSync(file);
+}

@@ -36,6 +36,7 @@ if [ "${1:-}" = tests ]; then
     need setpriv util-linux
     need pgrep procps
     need ip iproute2
+    need ethtool ethtool
     need ping iputils-ping
     need iperf3 iperf3
     need traceroute traceroute

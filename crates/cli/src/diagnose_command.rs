@@ -4,10 +4,11 @@ use std::{net::IpAddr, path::Path, time::Duration};
 
 use clap::Args;
 use perf::report::{Amount, Protocol};
+use probe::AvailableAnswer;
 use schema::FlowSummary;
 use serde_json::{Value, json};
 use tune::{
-    Goal, HostFacts, Roots,
+    Goal, HostFacts, Roots, Wanted,
     limits::{self, Capacity, Datagrams, Mtu, Observed, Ranking},
 };
 use units::{BitRate, Time, three_digits};
@@ -15,8 +16,9 @@ use units::{BitRate, Time, three_digits};
 use crate::{
     diagnose_text,
     exit::Exit,
-    interrupt, iperf_values, output, path_capacity, path_facts, path_mtu,
+    interrupt, iperf_values, output, path_available, path_capacity, path_facts, path_mtu,
     path_test::{Done, PathTest, Tests},
+    test_args::Identity,
     tune_command,
 };
 
@@ -55,6 +57,8 @@ pub struct DiagnoseArgs {
     /// Send no datagrams: the path's rate stays unknown
     #[arg(long, conflicts_with = "max_rate")]
     no_datagrams: bool,
+    #[command(flatten)]
+    identity: Identity,
     /// The sender's congestion control
     #[arg(short = 'C', long, value_name = "NAME")]
     congestion: Option<String>,
@@ -76,6 +80,8 @@ pub struct Diagnosis {
     pub seen: Observed,
     /// The device that leads there.
     pub device: Option<String>,
+    /// What other traffic leaves; `None` where the other end serves no probes.
+    pub available: Option<AvailableAnswer>,
     /// What limits.
     pub ranking: Ranking,
 }
@@ -93,7 +99,14 @@ pub struct After {
 /// Diagnoses, and tunes where asked.
 pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let stop = interrupt::flag()?;
-    let mut tests = Tests { host: &args.host, port: args.port, runs_dir, stop, records: Vec::new() };
+    let mut tests = Tests {
+        host: &args.host,
+        port: args.port,
+        identity: &args.identity,
+        runs_dir,
+        stop,
+        records: Vec::new(),
+    };
     let found = diagnose(args, &mut tests)?;
     if !json {
         output::text(&diagnose_text::diagnosis(&found))?;
@@ -118,13 +131,13 @@ fn diagnose(args: &DiagnoseArgs, tests: &mut Tests) -> anyhow::Result<Diagnosis>
     tell("the round trip, and packets of all sizes");
     let (rtt, mtu) = round_trip_and_mtu(args, address, device_mtu)?;
 
+    let max_rate = args.max_rate.unwrap_or_else(|| {
+        expected.as_ref().map_or(MAX_RATE, |(goodput, _)| BitRate(three_digits(goodput * OVER)))
+    });
     let mut capacity = None;
     let headers = if address.is_ipv4() { DATAGRAM_HEADERS.0 } else { DATAGRAM_HEADERS.1 };
     let payload = mtu.passes.unwrap_or(MTU).min(device_mtu) - headers;
     if !args.no_datagrams {
-        let max_rate = args.max_rate.unwrap_or_else(|| {
-            expected.as_ref().map_or(MAX_RATE, |(goodput, _)| BitRate(three_digits(goodput * OVER)))
-        });
         tell(&format!("what the path carries: bursts of datagrams, up to {max_rate}"));
         capacity = path_capacity::find(tests, rtt, payload, max_rate)?;
     }
@@ -136,8 +149,13 @@ fn diagnose(args: &DiagnoseArgs, tests: &mut Tests) -> anyhow::Result<Diagnosis>
         tell("whether packets are lost at half of that rate");
         seen.datagrams = path_capacity::losses(tests, capacity, payload)?;
     }
+    let mut available = None;
+    if !args.no_datagrams && seen.receiver.is_some() && !args.identity.is_given() {
+        tell(&format!("what other traffic leaves: streams of datagrams, {max_rate} within a second at most"));
+        available = path_available::find(tests, max_rate, seen.mtu.passes)?;
+    }
     let ranking = limits::rank(&seen);
-    Ok(Diagnosis { host: args.host.clone(), address, seen, device, ranking })
+    Ok(Diagnosis { host: args.host.clone(), address, seen, device, available, ranking })
 }
 
 fn tell(what: &str) {
@@ -226,7 +244,8 @@ fn tune(args: &DiagnoseArgs, found: &Diagnosis, tests: &mut Tests) -> anyhow::Re
     if advice.changes().next().is_none() {
         return Ok(None);
     }
-    let journal = tune_command::set(&Roots::to_apply(args.live)?, &advice, &tune_command::purpose(&goal))?;
+    let wanted = Wanted::of(&advice, &tune_command::purpose(&goal));
+    let journal = tune_command::set(&Roots::to_apply(args.live)?, &wanted)?;
     tell(&format!("tuned; TCP again, for {} s", args.time.as_secs_f64()));
     let done = tcp(args, tests, seen.capacity.as_ref())?;
     let again = Observed {
@@ -252,6 +271,7 @@ fn document(found: &Diagnosis, after: Option<&After>, tests: &Tests) -> Value {
         "mtu": seen.mtu,
         "mtu_black_hole": seen.mtu.has_black_hole(),
         "capacity": seen.capacity,
+        "available": found.available,
         "expected_goodput_bps": seen.expected.as_ref().map(|(bps, _)| bps),
         "datagrams_below_capacity": datagrams,
         "bdp_bytes": seen.bdp(),

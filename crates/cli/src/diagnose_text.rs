@@ -30,6 +30,15 @@ pub fn diagnosis(found: &Diagnosis) -> String {
         }
         None => lines.push("  it carries                unknown".into()),
     }
+    if let Some((available, known)) = found.available.as_ref().and_then(|a| Some((a.available_bps?, a))) {
+        let doubt = if known.validity.valid { "" } else { ", in doubt" };
+        lines.push(format!(
+            "  other traffic leaves      {} ({} to {} of IP{doubt})",
+            rate(available.value),
+            rate(available.low),
+            rate(available.high)
+        ));
+    }
     if let Some(bdp) = seen.bdp() {
         lines.push(format!(
             "  so it holds               {} (bandwidth times round trip)",

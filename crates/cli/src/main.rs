@@ -33,6 +33,7 @@ mod measured_record;
 mod model_engine;
 mod open;
 mod output;
+mod path_available;
 mod path_capacity;
 mod path_facts;
 mod path_mtu;

@@ -15,6 +15,7 @@ use units::{BitRate, Bytes};
 
 use crate::{
     exit::Exit,
+    test_args::Identity,
     test_record::{self, Kept, Recording},
     test_teller::{Form, Teller},
 };
@@ -31,6 +32,8 @@ pub struct Tests<'a> {
     pub host: &'a str,
     /// Where it listens.
     pub port: u16,
+    /// Who asks.
+    pub identity: &'a Identity,
     /// Where records are kept.
     pub runs_dir: &'a Path,
     /// Set when the user wants to end.
@@ -74,8 +77,13 @@ pub struct Done {
 impl Tests<'_> {
     /// Runs a test; `None` where no data ever flowed and nothing failed.
     pub fn run(&mut self, test: &PathTest) -> anyhow::Result<Option<Done>> {
-        let options =
-            ClientOptions { port: self.port, ask_host: true, ..ClientOptions::new(self.host, spec(test)) };
+        let options = ClientOptions {
+            port: self.port,
+            ask_host: true,
+            credentials: self.identity.credentials()?,
+            token: self.identity.token()?,
+            ..ClientOptions::new(self.host, spec(test))
+        };
         let recording = Recording::new(self.runs_dir, &options);
         let mut teller = Teller::new(Form::Json, SAMPLE, false, Some(recording));
         let tested = iperf3::test(&options, &self.stop, &mut teller);

@@ -286,7 +286,7 @@ fn measure<M: Method>(
     let failed = |error| failed(&args.host, error);
     let mut session = Session::open(&options, &stop).map_err(failed)?;
     let limits = session.limits();
-    if limits.most_bytes < 64 * u64::from(limits.mtu) {
+    if !allows_trains(limits) {
         return Err(Exit::BadInput(format!(
             "--max-rate {} allows less than 64 packets of {} bytes a second",
             args.max_rate, limits.mtu
@@ -298,6 +298,11 @@ fn measure<M: Method>(
         .run(&mut method, &stop, &mut |doing| output::note(&format!("longfat: {doing}")))
         .map_err(failed)?;
     Ok(Measured { kind, host: args.host.clone(), answer, load: session.load(), max_rate: args.max_rate })
+}
+
+/// A second's limit has room for the shortest trains.
+pub fn allows_trains(limits: probe::Limits) -> bool {
+    limits.most_bytes >= 64 * u64::from(limits.mtu)
 }
 
 impl<A: Serialize> Measured<A> {

@@ -157,18 +157,8 @@ pub struct TestArgs {
     /// The test fails when what was sent is not acknowledged for so long, in milliseconds or as in 2s
     #[arg(long, value_name = "MS", value_parser = iperf_values::milliseconds, help_heading = "Connection")]
     snd_timeout: Option<Duration>,
-    /// The secret of a longfat that serves only those who know it
-    #[arg(long, value_name = "FILE", conflicts_with = "username", help_heading = "Connection")]
-    token: Option<PathBuf>,
-    /// User name at the server; the password is in IPERF3_PASSWORD
-    #[arg(long, value_name = "NAME", requires = "rsa_public_key_path", help_heading = "Connection")]
-    username: Option<String>,
-    /// The server's public key (PEM)
-    #[arg(long, value_name = "FILE", requires = "username", help_heading = "Connection")]
-    rsa_public_key_path: Option<PathBuf>,
-    /// Encrypt as iperf3 did before 3.17
-    #[arg(long, help_heading = "Connection")]
-    use_pkcs1_padding: bool,
+    #[command(flatten)]
+    identity: Identity,
 
     /// Measure the round-trip time of small datagrams before and beside the data, where the server is longfat
     #[arg(long, conflicts_with = "udp", help_heading = "Reports")]
@@ -205,6 +195,45 @@ pub struct TestArgs {
     /// Between two looks at the sockets, for the record
     #[arg(long, value_name = "TIME", value_parser = iperf_values::interval, default_value = "10ms", help_heading = "Reports")]
     pub sample: Duration,
+}
+
+/// Who asks, for servers that do not serve everybody.
+#[derive(Debug, Default, Args)]
+pub struct Identity {
+    /// The secret of a longfat that serves only those who know it
+    #[arg(long, value_name = "FILE", conflicts_with = "username", help_heading = "Connection")]
+    token: Option<PathBuf>,
+    /// User name at the server; the password is in IPERF3_PASSWORD
+    #[arg(long, value_name = "NAME", requires = "rsa_public_key_path", help_heading = "Connection")]
+    username: Option<String>,
+    /// The server's public key (PEM)
+    #[arg(long, value_name = "FILE", requires = "username", help_heading = "Connection")]
+    rsa_public_key_path: Option<PathBuf>,
+    /// Encrypt as iperf3 did before 3.17
+    #[arg(long, help_heading = "Connection")]
+    use_pkcs1_padding: bool,
+}
+
+impl Identity {
+    /// The token's file read.
+    pub fn token(&self) -> anyhow::Result<Option<Token>> {
+        self.token.as_deref().map(token).transpose()
+    }
+
+    /// The server is told who asks.
+    pub fn is_given(&self) -> bool {
+        self.token.is_some() || self.username.is_some()
+    }
+
+    /// The user and the password.
+    pub fn credentials(&self) -> anyhow::Result<Option<Credentials>> {
+        let (Some(user), Some(key)) = (&self.username, &self.rsa_public_key_path) else { return Ok(None) };
+        let password = std::env::var("IPERF3_PASSWORD")
+            .map_err(|_| Exit::BadInput("the password of --username must be in IPERF3_PASSWORD".into()))?;
+        let padding = if self.use_pkcs1_padding { Padding::Pkcs1 } else { Padding::Oaep };
+        let credentials = Credentials::new(user, &password, key, padding);
+        Ok(Some(credentials.map_err(|error| Exit::BadInput(error.to_string()))?))
+    }
 }
 
 /// The token of a file.
@@ -244,8 +273,8 @@ impl TestArgs {
             queue_timeout: self.queue_timeout,
             idle_timeout: Some(self.rcv_timeout),
             latency: self.latency,
-            credentials: self.credentials()?,
-            token: self.token.as_deref().map(token).transpose()?,
+            credentials: self.identity.credentials()?,
+            token: self.identity.token()?,
             send_timeout: self.snd_timeout,
             pin: self.affinity.map_or(self.pin.clone(), |(here, _)| vec![here]),
             fit_block: self.udp && self.length.is_none(),
@@ -307,14 +336,5 @@ impl TestArgs {
         // What a server would refuse is refused here, before anything is connected.
         wire::Params::of(&spec).spec().map_err(|refusal| Exit::BadInput(refusal.to_string()))?;
         Ok(spec)
-    }
-
-    fn credentials(&self) -> anyhow::Result<Option<Credentials>> {
-        let (Some(user), Some(key)) = (&self.username, &self.rsa_public_key_path) else { return Ok(None) };
-        let password = std::env::var("IPERF3_PASSWORD")
-            .map_err(|_| Exit::BadInput("the password of --username must be in IPERF3_PASSWORD".into()))?;
-        let padding = if self.use_pkcs1_padding { Padding::Pkcs1 } else { Padding::Oaep };
-        let credentials = Credentials::new(user, &password, key, padding);
-        Ok(Some(credentials.map_err(|error| Exit::BadInput(error.to_string()))?))
     }
 }

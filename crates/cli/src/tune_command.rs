@@ -27,7 +27,7 @@ pub struct TuneArgs {
     /// Connections that share the rate
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "The path")]
     streams: u32,
-    /// Look at this device alone
+    /// Look at this device alone; --apply then sets its transmit queue, rings and offloads as well, until the next restart
     #[arg(long, value_name = "DEVICE", help_heading = "The path")]
     device: Option<String>,
     /// Also make smaller what is larger than advised
@@ -37,7 +37,7 @@ pub struct TuneArgs {
     /// Show what --apply would change, and the file it would write
     #[arg(long, group = "action", help_heading = "What to do")]
     plan: bool,
-    /// Set the sysctls, and write /etc/sysctl.d/90-longfat.conf
+    /// Set the sysctls, and write /etc/sysctl.d/90-longfat.conf; with --device what can be set of that as well
     #[arg(long, group = "action", help_heading = "What to do")]
     apply: bool,
     /// Put everything back as it was before --apply
@@ -93,6 +93,8 @@ pub fn run(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
     };
     let advice = advise(&facts, &goal)?;
     let purpose = purpose(&goal);
+    let wanted = Wanted::of(&advice, &purpose);
+    let wanted = if args.device.is_some() { wanted.with_devices(&advice) } else { wanted };
     if args.check {
         return check_advised(&advice, &purpose, json);
     }
@@ -104,13 +106,13 @@ pub fn run(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
         };
     }
     if args.apply {
-        return apply(&Roots::to_apply(args.live)?, &advice, &purpose, json);
+        return apply(&Roots::to_apply(args.live)?, &advice, &wanted, json);
     }
     if json {
         return output::json(&document(&advice, &goal, if args.plan { None } else { Some(&facts) }));
     }
     output::text(&match args.plan {
-        true => tune_text::plan(&advice, &Roots::to_apply(args.live)?, &Wanted::of(&advice, &purpose)),
+        true => tune_text::plan(&advice, &Roots::to_apply(args.live)?, &wanted),
         false => format!(
             "{}\n\n{}",
             tune_text::host(&facts, Journal::read(&Roots::applied()?)?.as_ref()),
@@ -130,9 +132,9 @@ pub fn purpose(goal: &Goal) -> String {
     format!("{} x {}{streams}", goal.rate, goal.rtt)
 }
 
-/// Sets what an advice would change; the journal. A missing privilege is the machine's lack, not a failure.
-pub fn set(roots: &Roots, advice: &Advice, purpose: &str) -> anyhow::Result<Journal> {
-    tune::apply(roots, &Wanted::of(advice, purpose), |_| {}).map_err(failure)
+/// Sets what is wanted; the journal. A missing privilege is the machine's lack, not a failure.
+pub fn set(roots: &Roots, wanted: &Wanted) -> anyhow::Result<Journal> {
+    tune::apply(roots, wanted, |_| {}).map_err(failure)
 }
 
 /// What the path is; `None` where nothing is said about it.
@@ -182,14 +184,14 @@ fn document(advice: &Advice, goal: &Goal, facts: Option<&HostFacts>) -> serde_js
     })
 }
 
-fn apply(roots: &Roots, advice: &Advice, purpose: &str, json: bool) -> anyhow::Result<()> {
-    if advice.changes().next().is_none() {
+fn apply(roots: &Roots, advice: &Advice, wanted: &Wanted, json: bool) -> anyhow::Result<()> {
+    if wanted.settings.is_empty() {
         return match json {
             true => output::json(&json!({ "schema": SCHEMA, "applied": null })),
-            false => output::text(&format!("Nothing to change: the sysctls suit {purpose}.")),
+            false => output::text(&format!("Nothing to change: what can be set suits {}.", wanted.purpose)),
         };
     }
-    let journal = set(roots, advice, purpose)?;
+    let journal = set(roots, wanted)?;
     match json {
         true => output::json(&json!({ "schema": SCHEMA, "applied": journal })),
         false => output::text(&tune_text::applied(&journal, advice)),

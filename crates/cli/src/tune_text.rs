@@ -143,8 +143,9 @@ fn by_hand(item: &Item) -> Option<String> {
 /// What `--apply` would do, as a difference.
 pub fn plan(advice: &Advice, roots: &Roots, wanted: &Wanted) -> String {
     let mut lines = Vec::new();
-    for (name, now, value) in advice.changes() {
-        lines.push(format!("-{name} = {now}"));
+    for (name, value) in &wanted.settings {
+        let now = advice.items.iter().find(|item| item.target.name() == *name);
+        lines.push(format!("-{name} = {}", now.and_then(|item| item.now.as_deref()).unwrap_or_default()));
         lines.push(format!("+{name} = {value}"));
     }
     match (&roots.file, lines.is_empty()) {
@@ -155,7 +156,7 @@ pub fn plan(advice: &Advice, roots: &Roots, wanted: &Wanted) -> String {
         }
         (None, false) => lines.push("\nlive values only: no file is written".into()),
     }
-    lines.extend(left_to_others(advice));
+    lines.extend(left_to_others(advice, |name| wanted.settings.iter().any(|(own, _)| own == name)));
     lines.join("\n")
 }
 
@@ -167,16 +168,15 @@ pub fn applied(journal: &Journal, advice: &Advice) -> String {
         .map(|change| format!("{}: {} -> {}", change.name, change.before, change.after));
     let mut lines: Vec<String> = settings.collect();
     lines.extend(journal.file.iter().map(|file| format!("written: {}", file.path.display())));
-    lines.extend(left_to_others(advice));
+    lines.extend(left_to_others(advice, |name| journal.settings.iter().any(|change| change.name == name)));
     lines.push("\nlongfat tune --revert puts everything back as it was.".into());
     lines.join("\n")
 }
 
-fn left_to_others(advice: &Advice) -> Vec<String> {
-    let is_sysctl = |item: &&Item| matches!(item.target, Target::Sysctl { .. });
+fn left_to_others(advice: &Advice, is_ours: impl Fn(&str) -> bool) -> Vec<String> {
     let commands: Vec<String> = advice
         .to_change()
-        .filter(|item| !is_sysctl(item))
+        .filter(|item| !matches!(item.target, Target::Sysctl { .. }) && !is_ours(&item.target.name()))
         .filter_map(|item| tune::command(&item.target, &item.advised))
         .map(|command| format!("  {command}"))
         .collect();

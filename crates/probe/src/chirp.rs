@@ -1,9 +1,15 @@
-//! Available bandwidth by chirps, as pathChirp finds it (Ribeiro et al., PAM 2003): packets ever closer together pass through all
-//! rates in one train, and the queue begins to grow where the rate exceeds what is available.
+//! Available bandwidth by chirps, trains of packets ever closer together that pass through all rates (pathChirp, Ribeiro et al., PAM
+//! 2003): a tenth of the packets of streams, and less exact.
 //!
-//! Only differences of delays count, so clocks need not agree; a tenth of the packets of streams, and less exact. Departure: the
-//! capacity is measured first, which says through which rates to pass, and whether there is a token bucket, behind which chirps see
-//! nothing.
+//! Departures:
+//! 1. The capacity is measured first, which says through which rates to pass, and whether there is a token bucket, behind which chirps
+//!    see nothing.
+//! 2. What is available is not taken from where the delays begin to rise, which bursts of others make earlier or later, but
+//!    from the part of a chirp that is faster than the link: it keeps the link busy, and what it takes longer than alone is
+//!    other traffic's (`cross.rs`). So one chirp says little, and the mean of many has no bias.
+//! 3. Where the delays begin to rise must agree with that, as far as it can be told.
+
+use std::ops::Range;
 
 use units::Time;
 
@@ -11,17 +17,31 @@ use crate::{
     answer::{Interval, Limits, Validity},
     available::AvailableAnswer,
     capacity::{Capacity, CapacityAnswer},
-    statistics::{mean, quantile},
+    cross::{Estimate, cross_traffic, estimate, queue_begins},
+    statistics::mean,
     train::{Fleet, Method, Seen, Step, Train},
 };
 
 /// Each gap is shorter than the one before by this factor (1.2 in the paper).
 const GAMMA: f64 = 1.06;
 /// Slowest and fastest rate, of the capacity.
-const FROM: f64 = 0.05;
-const TO: f64 = 1.5;
-/// Chirps.
+const FROM: f64 = 0.2;
+const TO: f64 = 4.0;
+/// Chirps of a round, and rounds at least and at most.
 const CHIRPS: usize = 60;
+const LEAST_ROUNDS: usize = 2;
+const ROUNDS: usize = 4;
+/// Chirps whose mean is one value.
+const GROUP: usize = 6;
+/// Good enough is a standard error of this share of what is available.
+const ERROR: f64 = 0.03;
+/// An interval is in doubt that is wider than this share of its value.
+const WIDE: f64 = 0.3;
+/// The mean of where delays begin to rise, over what is available: within this, as bursts of others disturb it.
+const KNEE: Range<f64> = 0.5..2.5;
+/// Packet times of the link that the fast end of a chirp lasts, the sum of its gaps; and its rate over that time, in capacities.
+const END: f64 = 13.0;
+const MEAN: f64 = 1.9;
 /// An excursion ends where the delay has fallen to its largest over this (F in the paper), and counts from so many packets
 /// on (L).
 const FALLEN: f64 = 1.5;
@@ -34,7 +54,12 @@ pub struct Chirps {
     bytes: u32,
     capacity: Capacity,
     known: Option<CapacityAnswer>,
-    estimates: Vec<f64>,
+    /// What other traffic took of the end of each chirp, bit/s.
+    cross: Vec<f64>,
+    /// The rates from which on delays rose, bit/s.
+    knees: Vec<f64>,
+    found: Option<Estimate>,
+    rounds: usize,
     done: bool,
     host: bool,
 }
@@ -47,10 +72,19 @@ impl Chirps {
             bytes: limits.mtu,
             capacity: Capacity::new(limits),
             known: None,
-            estimates: Vec::new(),
+            cross: Vec::new(),
+            knees: Vec::new(),
+            found: None,
+            rounds: 0,
             done: false,
             host: false,
         }
+    }
+}
+
+impl Chirps {
+    fn capacity_bps(&self) -> f64 {
+        self.known.as_ref().and_then(|known| known.capacity_bps).map_or(0.0, |found| found.value)
     }
 }
 
@@ -68,6 +102,7 @@ impl Method for Chirps {
         else {
             return Step::Done;
         };
+        // From the slowest to the fastest.
         let packets = ((TO / FROM).ln() / GAMMA.ln()) as usize + 1;
         let train = Train::chirp(self.bytes, packets, FROM * capacity.value, GAMMA);
         let gap = Time(train.duration_ns() / 2 + 1_000_000);
@@ -79,8 +114,19 @@ impl Method for Chirps {
             return self.capacity.take(seen);
         }
         self.host |= seen.iter().any(|seen| seen.host_drops > 0);
-        self.estimates = seen.iter().filter_map(|seen| estimate(seen, self.limits.resolution_ns)).collect();
-        self.done = true;
+        self.rounds += 1;
+        let capacity = self.capacity_bps();
+        let margin = 2.0 * f64::from(self.bytes) * 8e9 / capacity + 2.0 * self.limits.resolution_ns;
+        let is_bucket = self.known.as_ref().is_some_and(|known| known.bucket_bytes.is_some());
+        for seen in seen.iter().filter(|seen| seen.lost() == 0) {
+            let begins = if is_bucket { 0 } else { queue_begins(seen, margin) };
+            let from = as_fast_as(seen, capacity).max(begins);
+            self.cross.extend(cross_traffic(seen, capacity, from..seen.sent()));
+            self.knees.extend(knee(seen, self.limits.resolution_ns));
+        }
+        self.found = estimate(&self.cross, GROUP);
+        let is_good = self.found.is_some_and(|found| found.error <= ERROR * (capacity - found.value));
+        self.done = is_good && self.rounds >= LEAST_ROUNDS || self.rounds >= ROUNDS;
     }
 
     fn answer(&self) -> AvailableAnswer {
@@ -92,24 +138,26 @@ impl Method for Chirps {
         if known.bucket_bytes.is_some() {
             doubts.push("a token bucket lets chirps pass whatever is available: it may be less".into());
         }
-        // The mean of chirps is the paper's; the interval is that of most of them.
-        let most = known.capacity_bps.map_or(f64::INFINITY, |found| found.high);
-        let found = mean(&self.estimates).map(|value| value.min(most)).and_then(|value| {
-            let (low, high) = (quantile(&self.estimates, 0.1)?, quantile(&self.estimates, 0.9)?);
-            Some(Interval { low: low.min(value), value, high: high.max(value) })
+        let found = self.found.zip(known.capacity_bps).map(|(cross, capacity)| {
+            let value = (capacity.value - cross.value).clamp(0.0, capacity.value);
+            let factor = MEAN - 1.0 + cross.value / capacity.value;
+            let by = 2.0 * cross.error + factor * (capacity.high - capacity.low) / 2.0;
+            Interval { low: (value - by).max(0.0), value, high: (value + by).min(capacity.high) }
         });
         match found {
             None => doubts.push("no chirp arrived whole".into()),
             Some(found) => {
-                if self.estimates.len() < CHIRPS / 2 {
-                    doubts.push(format!("only {} chirps arrived whole", self.estimates.len()));
+                if self.cross.len() * 10 < self.rounds * CHIRPS * 9 {
+                    doubts.push(format!("only {} chirps arrived whole and on time", self.cross.len()));
                 }
-                if found.high - found.low > 0.5 * found.value {
-                    doubts.push(
-                        "chirps differ: what is available varies, or packets were not sent on time".into(),
-                    );
+                if found.high - found.low > WIDE * found.value {
+                    doubts.push("chirps differ: what is available varies".into());
                 }
-                if f64::from(self.bytes) * 8e9 / found.value < 2.0 * self.limits.resolution_ns {
+                if mean(&self.knees).is_some_and(|knee| !KNEE.contains(&(knee / found.value))) {
+                    doubts.push("delays begin to rise at quite another rate".into());
+                }
+                let end_ns = f64::from(self.bytes) * 8e9 / self.capacity_bps() * END;
+                if end_ns < 4.0 * self.limits.resolution_ns {
                     doubts.push("packets are closer together than time stamps can tell: use streams".into());
                 }
             }
@@ -119,11 +167,11 @@ impl Method for Chirps {
         }
         AvailableAnswer {
             available_bps: found,
-            grey_bps: None,
+            varies_bps: self.found.map(|found| found.spread),
             packet_bytes: self.bytes,
-            fleets: usize::from(self.done),
+            fleets: self.rounds,
             capacity: Some(known),
-            validity: Validity::of(doubts, || format!("{} chirps agree", self.estimates.len())),
+            validity: Validity::of(doubts, || format!("{} chirps agree", self.cross.len())),
         }
     }
 
@@ -135,8 +183,14 @@ impl Method for Chirps {
     }
 }
 
-/// What one chirp says, bit/s; `None` where packets are missing.
-fn estimate(seen: &Seen, resolution_ns: f64) -> Option<f64> {
+/// The packet from which on a chirp is as fast as the link.
+fn as_fast_as(seen: &Seen, capacity_bps: f64) -> usize {
+    let gap = f64::from(seen.bytes) * 8e9 / capacity_bps;
+    seen.sent_ns.windows(2).position(|pair| (pair[1] - pair[0]) as f64 <= gap).unwrap_or(seen.sent())
+}
+
+/// From which rate on the delays of one chirp rise, bit/s, as in the paper; `None` where packets are missing.
+fn knee(seen: &Seen, resolution_ns: f64) -> Option<f64> {
     let all: Vec<_> = seen.received().collect();
     if all.len() < seen.sent() || all.len() < 2 * LEAST_EXCURSION {
         return None;
@@ -205,8 +259,8 @@ mod tests {
             })
             .collect();
         let seen = Seen { bytes: 1500, sent_ns, arrived_ns, host_drops: 0 };
-        let found = estimate(&seen, 100.0).unwrap();
+        let found = knee(&seen, 100.0).unwrap();
         assert!((0.9..1.12).contains(&(found / 20e6)), "{found}");
-        assert_eq!(estimate(&Seen::default(), 100.0), None);
+        assert_eq!(knee(&Seen::default(), 100.0), None);
     }
 }

@@ -109,7 +109,7 @@ pub enum State {
     Fine,
     /// It is larger or better already, and stays.
     Better,
-    /// It is to be changed; `tune --apply` does it where it is a sysctl.
+    /// It is to be changed; `tune --apply` does it where it is a sysctl, or of a device that was named.
     Change,
     /// It would be changed, but not from here.
     Elsewhere {
@@ -166,6 +166,16 @@ impl Advice {
         self.items.iter().filter(|item| item.state == State::Change).filter_map(|item| match &item.target {
             Target::Sysctl { name } => {
                 Some((name.as_str(), item.now.as_deref().unwrap_or_default(), item.advised.as_str()))
+            }
+            _ => None,
+        })
+    }
+
+    /// What is to be changed of devices and can be: name, value now, value advised.
+    pub fn device_changes(&self) -> impl Iterator<Item = (String, &str, &str)> {
+        self.items.iter().filter(|item| item.state == State::Change).filter_map(|item| match item.target {
+            Target::Ring { .. } | Target::Offload { .. } | Target::TxQueue { .. } => {
+                Some((item.target.name(), item.now.as_deref().unwrap_or_default(), item.advised.as_str()))
             }
             _ => None,
         })

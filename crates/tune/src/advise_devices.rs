@@ -1,4 +1,5 @@
-//! Advice about devices, processors and routes. None of it is applied by `tune --apply`: the commands are told instead.
+//! Advice about devices, processors and routes. Of a device that is named `tune --apply` changes transmit queue, rings and offloads; for all
+//! else the commands are told.
 
 use units::{BitRate, Bytes};
 
@@ -90,12 +91,13 @@ fn rings(device: &Device, goal: &Goal, items: &mut Vec<Item>) {
 
 fn offloads(device: &Device, items: &mut Vec<Item>) {
     let Reading::Known(offloads) = device.offloads else { return };
+    // Checksums first: without the sender's the kernel refuses super-packets.
     let wanted = [
+        ("rx", offloads.rx_checksum, "the processor sums up each packet"),
+        ("tx", offloads.tx_checksum, "the processor sums up each packet, and super-packets are impossible"),
         ("tso", offloads.tso, "one segment at a time goes down the stack"),
         ("gso", offloads.gso, "one segment at a time goes down the stack"),
         ("gro", offloads.gro, "one segment at a time comes up the stack, and each is acknowledged"),
-        ("rx", offloads.rx_checksum, "the processor sums up each packet"),
-        ("tx", offloads.tx_checksum, "the processor sums up each packet, and super-packets are impossible"),
     ];
     for (feature, _, without) in wanted.into_iter().filter(|(_, on, _)| !on) {
         let reason = format!("without it {without}");

@@ -16,7 +16,7 @@ use crate::{
     error::{Attempted, Error},
     journal::{self, FileChange, Journal, SettingChange},
     roots::Roots,
-    sysctl,
+    setting, sysctl,
 };
 
 /// Files in /etc/sysctl.d are for all to read.
@@ -32,17 +32,23 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What an advice would change.
+    /// The sysctls that an advice would change.
     pub fn of(advice: &Advice, purpose: &str) -> Wanted {
         let settings = advice.changes().map(|(name, _, value)| (name.into(), value.into())).collect();
         Wanted { purpose: purpose.into(), settings }
     }
 
-    /// As a file of /etc/sysctl.d. Settings that an earlier one had and this has not stay in it.
+    /// And what it would change of devices.
+    pub fn with_devices(mut self, advice: &Advice) -> Wanted {
+        self.settings.extend(advice.device_changes().map(|(name, _, value)| (name, value.into())));
+        self
+    }
+
+    /// As a file of /etc/sysctl.d, without what is of devices. Settings that an earlier one had and this has not stay in it.
     pub fn file_text(&self) -> String {
         let mut text =
             format!("# Written by longfat tune ({}); longfat tune --revert takes it back.\n", self.purpose);
-        for (name, value) in &self.settings {
+        for (name, value) in self.settings.iter().filter(|(name, _)| setting::is_sysctl(name)) {
             text.push_str(&format!("{name} = {value}\n"));
         }
         text
@@ -92,7 +98,7 @@ fn make(
         match journal.settings.iter_mut().find(|change| change.name == *name) {
             Some(change) => change.after.clone_from(value),
             None => {
-                let before = sysctl::read(&roots.proc_sys, name).attempted(|| format!("read {name}"))?;
+                let before = setting::read(roots, name).attempted(|| format!("read {name}"))?;
                 journal.settings.push(SettingChange { name: name.clone(), before, after: value.clone() });
             }
         }
@@ -125,7 +131,7 @@ fn make(
     }
     for (name, value) in &wanted.settings {
         step(name);
-        set(&roots.proc_sys, name, value)?;
+        set(roots, name, value)?;
     }
     step("complete the journal");
     journal.complete = true;
@@ -135,10 +141,10 @@ fn make(
 }
 
 /// Writes a setting and checks that it took.
-fn set(root: &Path, name: &str, value: &str) -> Result<(), Error> {
+fn set(roots: &Roots, name: &str, value: &str) -> Result<(), Error> {
     let failed = |source| Error::Setting { name: name.into(), value: value.into(), source };
-    sysctl::write(root, name, value).map_err(failed)?;
-    let got = sysctl::read(root, name).map_err(failed)?;
+    setting::write(roots, name, value).map_err(failed)?;
+    let got = setting::read(roots, name).map_err(failed)?;
     if got == sysctl::normal(value) {
         return Ok(());
     }
@@ -173,8 +179,10 @@ pub fn revert(roots: &Roots, mut step: impl FnMut(&str)) -> Result<Option<Revert
 fn put_back(roots: &Roots, journal: &Journal, step: &mut impl FnMut(&str)) -> Result<Reverted, Error> {
     let mut reverted = Reverted::default();
     for change in journal.settings.iter().rev() {
-        let now =
-            sysctl::read(&roots.proc_sys, &change.name).attempted(|| format!("read {}", change.name))?;
+        let now = match setting::read(roots, &change.name) {
+            Err(e) if setting::is_gone(&change.name, &e) => continue,
+            other => other.attempted(|| format!("read {}", change.name))?,
+        };
         if now == change.before {
             continue;
         }
@@ -182,7 +190,7 @@ fn put_back(roots: &Roots, journal: &Journal, step: &mut impl FnMut(&str)) -> Re
             reverted.changed_since.push((change.name.clone(), now));
         }
         step(&change.name);
-        sysctl::write(&roots.proc_sys, &change.name, &change.before)
+        setting::write(roots, &change.name, &change.before)
             .attempted(|| format!("put {} back to \"{}\"", change.name, change.before))?;
         reverted.settings.push(change.clone());
     }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde::Serialize;
 
-use crate::{error::Error, journal::Journal, roots::Roots, sysctl};
+use crate::{error::Error, journal::Journal, roots::Roots, setting, sysctl};
 
 /// Something that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -22,7 +22,7 @@ pub fn check(roots: &Roots) -> Result<Option<Vec<Difference>>, Error> {
     let Some(journal) = Journal::read(roots)? else { return Ok(None) };
     let mut found: Vec<Difference> = Vec::new();
     for change in &journal.settings {
-        let now = sysctl::read(&roots.proc_sys, &change.name).ok();
+        let now = setting::read(roots, &change.name).ok();
         if now.as_deref() != Some(&*sysctl::normal(&change.after)) {
             found.push(Difference { name: change.name.clone(), now, expected: change.after.clone() });
         }

@@ -1,10 +1,10 @@
-//! What the driver of a device says, by ethtool's ioctl (linux/ethtool.h): each answer is a structure of 32-bit words.
+//! What the driver of a device says and can be told, by ethtool's ioctl (linux/ethtool.h): each answer is a structure of 32-bit words.
 
 use std::io;
 
 use crate::{
     facts::{Coalescing, Device, Offloads, Pause, Reading, Rings},
-    sys::Ethtool,
+    sys::Devices,
 };
 
 const GSET: u32 = 0x01;
@@ -20,6 +20,7 @@ const GFLAGS: u32 = 0x25;
 const GGRO: u32 = 0x2b;
 /// ETH_FLAG_LRO.
 const LRO: u32 = 1 << 15;
+const SRINGPARAM: u32 = 0x11;
 /// SPEED_UNKNOWN, in its two 16-bit halves.
 const SPEED_UNKNOWN: u32 = u32::MAX;
 const DUPLEX_FULL: u8 = 1;
@@ -36,22 +37,22 @@ const RINGPARAM_WORDS: usize = 9;
 
 /// Fills in what the driver tells.
 pub(crate) fn complete(device: &mut Device) {
-    let ethtool = match Ethtool::open() {
-        Ok(ethtool) => ethtool,
+    let devices = match Devices::open() {
+        Ok(devices) => devices,
         Err(error) => {
             device.driver = Reading::unknown(error.to_string());
             return;
         }
     };
     let name = device.name.as_str();
-    let driver = words::<DRVINFO_WORDS>(&ethtool, name, GDRVINFO).map(|words| text(&words[1..9]));
+    let driver = words::<DRVINFO_WORDS>(&devices, name, GDRVINFO).map(|words| text(&words[1..9]));
     device.driver = reading(driver);
     let pretends = device.driver.known().is_some_and(|driver| PRETENDERS.contains(&driver.as_str()));
     if pretends {
         let why = "the device is one of memory: the speed it names means nothing";
         (device.speed_mbps, device.full_duplex) = (Reading::unknown(why), Reading::unknown(why));
     } else {
-        let link = words::<CMD_WORDS>(&ethtool, name, GSET);
+        let link = words::<CMD_WORDS>(&devices, name, GSET);
         device.full_duplex = match &link {
             Ok(words) => Reading::Known(words[3].to_ne_bytes()[2] == DUPLEX_FULL),
             Err(_) => Reading::unknown(NO_ANSWER),
@@ -62,23 +63,23 @@ pub(crate) fn complete(device: &mut Device) {
             Err(_) => Reading::unknown(NO_ANSWER),
         };
     }
-    device.rings = reading(words::<RINGPARAM_WORDS>(&ethtool, name, GRINGPARAM).map(|words| Rings {
+    device.rings = reading(words::<RINGPARAM_WORDS>(&devices, name, GRINGPARAM).map(|words| Rings {
         rx_max: words[1],
         tx_max: words[4],
         rx: words[5],
         tx: words[8],
     }));
-    device.coalescing = reading(words::<COALESCE_WORDS>(&ethtool, name, GCOALESCE).map(|words| Coalescing {
+    device.coalescing = reading(words::<COALESCE_WORDS>(&devices, name, GCOALESCE).map(|words| Coalescing {
         rx_us: words[1],
         tx_us: words[5],
         adaptive_rx: words[10] != 0,
     }));
-    device.pause = reading(words::<4>(&ethtool, name, GPAUSEPARAM).map(|words| Pause {
+    device.pause = reading(words::<4>(&devices, name, GPAUSEPARAM).map(|words| Pause {
         autonegotiated: words[1] != 0,
         rx: words[2] != 0,
         tx: words[3] != 0,
     }));
-    device.offloads = reading(offloads(&ethtool, name));
+    device.offloads = reading(offloads(&devices, name));
 }
 
 const NO_ANSWER: &str = "the driver does not tell";
@@ -91,15 +92,15 @@ fn reading<T>(result: io::Result<T>) -> Reading<T> {
     }
 }
 
-fn words<const N: usize>(ethtool: &Ethtool, device: &str, command: u32) -> io::Result<[u32; N]> {
+fn words<const N: usize>(devices: &Devices, device: &str, command: u32) -> io::Result<[u32; N]> {
     let mut words = [0; N];
     words[0] = command;
-    ethtool.ask(device, &mut words)?;
+    devices.ask(device, &mut words)?;
     Ok(words)
 }
 
-fn offloads(ethtool: &Ethtool, device: &str) -> io::Result<Offloads> {
-    let value = |command| Ok::<u32, io::Error>(words::<2>(ethtool, device, command)?[1]);
+fn offloads(devices: &Devices, device: &str) -> io::Result<Offloads> {
+    let value = |command| Ok::<u32, io::Error>(words::<2>(devices, device, command)?[1]);
     Ok(Offloads {
         tso: value(GTSO)? != 0,
         gso: value(GGSO)? != 0,
@@ -108,6 +109,67 @@ fn offloads(ethtool: &Ethtool, device: &str) -> io::Result<Offloads> {
         rx_checksum: value(GRXCSUM)? != 0,
         tx_checksum: value(GTXCSUM)? != 0,
     })
+}
+
+/// A device's ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ring {
+    Rx,
+    Tx,
+}
+
+impl Ring {
+    /// Its place in struct ethtool_ringparam: cmd, four largest, then rx, rx mini, rx jumbo, tx.
+    fn place(self) -> usize {
+        match self {
+            Ring::Rx => 5,
+            Ring::Tx => 8,
+        }
+    }
+}
+
+/// Descriptors of a ring.
+pub(crate) fn ring(devices: &Devices, device: &str, ring: Ring) -> io::Result<u32> {
+    Ok(words::<RINGPARAM_WORDS>(devices, device, GRINGPARAM)?[ring.place()])
+}
+
+/// Sets the descriptors of a ring; the others stay.
+pub(crate) fn set_ring(devices: &Devices, device: &str, ring: Ring, descriptors: u32) -> io::Result<()> {
+    let mut words = words::<RINGPARAM_WORDS>(devices, device, GRINGPARAM)?;
+    (words[0], words[ring.place()]) = (SRINGPARAM, descriptors);
+    devices.ask(device, &mut words)
+}
+
+/// An offload that can be switched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offload {
+    get: u32,
+    set: u32,
+}
+
+impl Offload {
+    /// By ethtool's short name.
+    pub(crate) fn named(name: &str) -> Option<Offload> {
+        let (get, set) = match name {
+            "rx" => (GRXCSUM, 0x15),
+            "tx" => (GTXCSUM, 0x17),
+            "tso" => (GTSO, 0x1f),
+            "gso" => (GGSO, 0x24),
+            "gro" => (GGRO, 0x2c),
+            _ => return None,
+        };
+        Some(Offload { get, set })
+    }
+}
+
+/// Whether an offload is on.
+pub(crate) fn offload(devices: &Devices, device: &str, offload: Offload) -> io::Result<bool> {
+    Ok(words::<2>(devices, device, offload.get)?[1] != 0)
+}
+
+/// Switches an offload: 1 is on.
+pub(crate) fn set_offload(devices: &Devices, device: &str, offload: Offload, on: u32) -> io::Result<()> {
+    devices.ask(device, &mut [offload.set, on])
 }
 
 /// Mb/s of struct ethtool_cmd: 16 bits in its fourth word, and 16 more in its eighth.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::{Attempted, Error},
     roots::{Roots, boot, namespace},
+    setting,
 };
 
 const SCHEMA: &str = "longfat.tune-journal/1";
@@ -33,10 +34,10 @@ pub struct Journal {
     pub settings: Vec<SettingChange>,
 }
 
-/// A sysctl that was changed.
+/// A setting that was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingChange {
-    /// Its name.
+    /// Its name; `eth0 tso` is a device's.
     pub name: String,
     /// What it was.
     pub before: String,
@@ -88,7 +89,7 @@ impl Journal {
             return Err(Error::Elsewhere(path));
         }
         // It is read to be written back by root: it may name settings only.
-        if let Some(odd) = journal.settings.iter().find(|change| !is_sysctl(&change.name)) {
+        if let Some(odd) = journal.settings.iter().find(|change| !setting::is_known(&change.name)) {
             return Err(bad(format!("{:?} is no setting", odd.name)));
         }
         if journal.file.as_ref().is_some_and(|file| Some(&file.path) != roots.file.as_ref()) {
@@ -104,13 +105,6 @@ impl Journal {
         text.and_then(|text| write_whole(&path, text.as_bytes(), 0o600))
             .attempted(|| format!("write {}", path.display()))
     }
-}
-
-/// A name below `net`, without anything that leads out of it.
-fn is_sysctl(name: &str) -> bool {
-    name.starts_with("net.")
-        && name.split('.').all(|part| !part.is_empty())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-' || b == b'.')
 }
 
 /// A lock of the journal's directory, which is made if need be; it ends when dropped.
@@ -195,17 +189,5 @@ mod tests {
         let before_a_restart = Journal { boot: "another".into(), ..elsewhere };
         before_a_restart.write(&roots).unwrap();
         assert_eq!(Journal::read(&roots).unwrap(), Some(before_a_restart));
-    }
-
-    #[test]
-    fn only_settings_of_the_network_are_written_back() {
-        for good in ["net.ipv4.tcp_rmem", "net.core.rmem_max"] {
-            assert!(is_sysctl(good));
-        }
-        for bad in
-            ["kernel.core_pattern", "net...kernel", "net./../kernel", "net.", "", "net.ipv4/../../kernel"]
-        {
-            assert!(!is_sysctl(bad), "{bad}");
-        }
     }
 }

@@ -2,8 +2,8 @@
 //! [`revert`]), watched ([`check`]), told to other programs ([`export`]); and what limits a path between two hosts
 //! ([`limits`], pure).
 //!
-//! Only sysctls are changed. For devices and processors the commands are told, because which of them a machine's owner wants
-//! to have after a restart is a matter of that machine's own network configuration.
+//! Sysctls are changed, and of a device that is named its transmit queue, rings and offloads, until the next restart. For all else the
+//! commands are told, because it is a matter of the machine's own network configuration, or of its owner alone.
 //!
 //! ```
 //! use tune::{Goal, HostFacts, advise};
@@ -33,6 +33,7 @@ mod journal;
 pub mod limits;
 mod netlink;
 mod roots;
+mod setting;
 mod sys;
 mod sysctl;
 

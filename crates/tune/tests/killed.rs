@@ -21,9 +21,34 @@ const SETTINGS: [(&str, &str); 3] = [
 /// More steps than there are: who gets here never ends.
 const STEPS_MAX: usize = 100;
 
-fn wanted() -> Wanted {
-    let settings = SETTINGS.map(|(name, value)| (name.to_string(), value.to_string()));
-    Wanted { purpose: "a test".into(), settings: settings.into() }
+/// Settings of the loopback device, which each new namespace has: only there.
+const OF_DEVICE: [(&str, &str); 3] = [("lo txqueuelen", "4321"), ("lo tso", "off"), ("lo gro", "off")];
+
+fn wanted(proc_sys: &Path) -> Wanted {
+    let of_device = if is_kernel(proc_sys) { &OF_DEVICE[..] } else { &[] };
+    let settings =
+        SETTINGS.iter().chain(of_device).map(|(name, value)| (name.to_string(), value.to_string()));
+    Wanted { purpose: "a test".into(), settings: settings.collect() }
+}
+
+/// The settings are a network namespace's, not files of the test.
+fn is_kernel(proc_sys: &Path) -> bool {
+    proc_sys == Path::new("/proc/sys")
+}
+
+/// Settings of the loopback device, by the program of others.
+fn of_device() -> Vec<String> {
+    let run = |program: &str, args: &[&str]| {
+        let out = Command::new(program).args(args).output().unwrap();
+        assert!(out.status.success(), "{program}: {out:?}");
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let link = run("ip", &["-o", "link", "show", "lo"]);
+    let words: Vec<&str> = link.split_whitespace().collect();
+    let length = words.iter().position(|word| *word == "qlen").map(|at| words[at + 1].to_string());
+    let features = run("ethtool", &["-k", "lo"]);
+    let of = |name: &str| features.lines().find(|line| line.starts_with(name)).unwrap().to_string();
+    vec![length.unwrap(), of("tcp-segmentation-offload:"), of("generic-receive-offload:")]
 }
 
 fn roots(directory: &Path, proc_sys: &Path) -> Roots {
@@ -55,7 +80,11 @@ fn tree(directory: &Path) -> Tree {
 fn state(directory: &Path, proc_sys: &Path) -> (Tree, Vec<String>) {
     let setting =
         |(name, _): &(&str, &str)| fs::read_to_string(proc_sys.join(name.replace('.', "/"))).unwrap();
-    (tree(directory), SETTINGS.iter().map(setting).collect())
+    let mut settings: Vec<String> = SETTINGS.iter().map(setting).collect();
+    if is_kernel(proc_sys) {
+        settings.extend(of_device());
+    }
+    (tree(directory), settings)
 }
 
 /// A host's directories: without /etc/sysctl.d, with it, and with a file of our name that somebody else wrote.
@@ -105,7 +134,7 @@ fn child() {
         steps += 1;
     };
     match what {
-        "apply" => drop(apply(&roots, &wanted(), step).unwrap()),
+        "apply" => drop(apply(&roots, &wanted(&roots.proc_sys), step).unwrap()),
         _ => drop(revert(&roots, step).unwrap()),
     }
 }
@@ -119,7 +148,7 @@ fn kill_at_each(what: &str, prepare: impl Fn(usize) -> (tempfile::TempDir, PathB
             let roots = roots(directory.path(), &proc_sys);
             let before = state(directory.path(), &proc_sys);
             if what == "revert" {
-                apply(&roots, &wanted(), |_| {}).unwrap();
+                apply(&roots, &wanted(&proc_sys), |_| {}).unwrap();
                 assert_ne!(state(directory.path(), &proc_sys), before);
                 assert_eq!(check(&roots).unwrap(), Some(Vec::new()));
             }
@@ -194,6 +223,11 @@ fn the_kernels_settings_are_put_back_as_well() {
         eprintln!("skipped: only root may make a network namespace");
         return;
     }
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if !has("ethtool") || !has("ip") {
+        eprintln!("skipped: ethtool and ip look whether a device is as it was");
+        return;
+    }
     assert!(
         Command::new("unshare")
             .arg("-n")
@@ -214,8 +248,8 @@ fn in_a_namespace() {
         return;
     }
     let host = |kind| (directories(kind), PathBuf::from("/proc/sys"));
-    assert!(kill_at_each("apply", host) >= 7);
-    assert!(kill_at_each("revert", host) >= 5);
+    assert!(kill_at_each("apply", host) >= 10);
+    assert!(kill_at_each("revert", host) >= 8);
 }
 
 #[test]
@@ -223,7 +257,7 @@ fn a_value_that_is_refused_puts_everything_back() {
     let (directory, proc_sys) = normal(host_of_files)(1);
     let roots = roots(directory.path(), &proc_sys);
     let before = state(directory.path(), &proc_sys);
-    let mut unknown = wanted();
+    let mut unknown = wanted(&proc_sys);
     unknown.settings.push(("net.ipv4.no_such_setting".into(), "1".into()));
     assert!(
         matches!(apply(&roots, &unknown, |_| {}), Err(Error::System { .. })),
@@ -232,7 +266,7 @@ fn a_value_that_is_refused_puts_everything_back() {
     assert_eq!(state(directory.path(), &proc_sys), before);
     // A setting that vanishes while the others are being set.
     let name = SETTINGS[2].0.replace('.', "/");
-    let failed = apply(&roots, &wanted(), |step| {
+    let failed = apply(&roots, &wanted(&proc_sys), |step| {
         if step == SETTINGS[2].0 {
             fs::remove_file(proc_sys.join(&name)).unwrap();
             fs::create_dir(proc_sys.join(&name)).unwrap();
@@ -253,7 +287,7 @@ fn applying_twice_goes_back_to_before_the_first() {
     let (directory, proc_sys) = normal(host_of_files)(2);
     let roots = roots(directory.path(), &proc_sys);
     let before = state(directory.path(), &proc_sys);
-    apply(&roots, &wanted(), |_| {}).unwrap();
+    apply(&roots, &wanted(&proc_sys), |_| {}).unwrap();
     let more = Wanted {
         purpose: "more".into(),
         settings: vec![(SETTINGS[0].0.into(), "4096 131072 99999999".into())],
@@ -280,7 +314,7 @@ fn what_a_kill_left_half_written_is_removed() {
     fs::write(roots.state.join(".tune.json.longfat-new"), "{").unwrap();
     assert_eq!(revert(&roots, |_| {}).unwrap(), None);
     assert_eq!(state(directory.path(), &proc_sys), before);
-    apply(&roots, &wanted(), |_| {}).unwrap();
+    apply(&roots, &wanted(&proc_sys), |_| {}).unwrap();
     fs::write(directory.path().join("etc/sysctl.d/.90-longfat.conf.longfat-new"), "net.").unwrap();
     revert(&roots, |_| {}).unwrap();
     assert_eq!(state(directory.path(), &proc_sys), before);

@@ -303,7 +303,9 @@ mod tests {
         ttl: 0x61,
     };
 
-    /// Field by field as the figures of RFC 8762 sections 4.2.1 and 4.3.1 have them.
+    /// Field by field as the figures of RFC 8762 sections 4.2.1 and 4.3.1 have them, with the session identifier where those of RFC 8972
+    /// section 3 have it. The values are made up, each byte another, so that a field in a wrong place or order is seen; packets
+    /// of another implementation are in tests/stamp_vectors.rs, and its fields agree with those of a third (scapy, contrib/stamp.py).
     #[test]
     fn open_packets_are_laid_out_as_the_rfc_says() {
         let mut expected =
@@ -318,7 +320,7 @@ mod tests {
         assert_eq!(REPLY.to_bytes(None), expected);
     }
 
-    /// Sections 4.2.2 and 4.3.2; the code as another implementation of HMAC-SHA-256 (Python's hmac) computes it.
+    /// Sections 4.2.2 and 4.3.2 and RFC 8972 section 3. The code as another implementation of HMAC-SHA-256 (Python's hmac) computes it.
     #[test]
     fn authenticated_packets_are_laid_out_as_the_rfc_says() {
         let key = Key::new(*b"secret");

@@ -14,6 +14,10 @@ use units::{BitRate, Time};
 const CROSS: u64 = u64::MAX;
 /// Cross traffic begins so many packet times before a train, so that the queue is what it usually is.
 const WARM_UP_PACKETS: u64 = 300;
+/// What of it a link carries is counted over so many packets.
+const CARRIED_PACKETS: usize = 100_000;
+/// What the network adds to each packet, bytes.
+const ETHERNET: u64 = 14;
 /// The difference of the two ends' clocks, ns.
 const OFFSET: i64 = 7_777_777_777;
 
@@ -51,6 +55,8 @@ pub struct VirtualPath {
 struct Arrivals {
     arrived: Vec<Option<i64>>,
     open: usize,
+    /// Of cross traffic, with the headers of Ethernet.
+    cross_bytes: u64,
 }
 
 impl Sink<TestPacket> for Arrivals {
@@ -58,6 +64,8 @@ impl Sink<TestPacket> for Arrivals {
         if packet.first != CROSS {
             self.arrived[packet.first as usize] = Some(at.0 as i64 + OFFSET);
             self.open -= 1;
+        } else {
+            self.cross_bytes += u64::from(packet.bytes) + ETHERNET;
         }
     }
     fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, packet: TestPacket) {
@@ -91,6 +99,26 @@ impl VirtualPath {
         }
     }
 
+    /// The share of the link that cross traffic takes where nobody probes: bursts that a short queue or a policer drops take none of it.
+    pub fn carried(&mut self) -> f64 {
+        let mut sink = Arrivals::default();
+        let begin = self.now;
+        self.next_cross = begin.0;
+        if self.cross.load > 0.0 {
+            for _ in 0..CARRIED_PACKETS {
+                let at = Time(self.next_cross);
+                self.network.run_until(at, &mut sink);
+                self.send_cross(at, &mut sink);
+                self.now = at;
+            }
+        }
+        while let Some(wake) = self.network.next_wake() {
+            self.network.run_until(wake, &mut sink);
+        }
+        let seconds = (self.now.0 - begin.0).max(1) as f64 / 1e9;
+        sink.cross_bytes as f64 * 8.0 / seconds / self.rate
+    }
+
     /// Runs a method to its end.
     pub fn run<M: Method>(&mut self, method: &mut M) -> M::Answer {
         for _ in 0..1000 {
@@ -116,7 +144,11 @@ impl VirtualPath {
             Ok(begin) => begin,
             Err(too_large) => panic!("a train that needs {}", too_large.needs),
         };
-        let mut sink = Arrivals { arrived: vec![None; train.at_ns.len()], open: train.at_ns.len() };
+        let mut sink = Arrivals {
+            arrived: vec![None; train.at_ns.len()],
+            open: train.at_ns.len(),
+            ..Arrivals::default()
+        };
         self.next_cross = self.next_cross.max(begin.0 - warm_up.0);
         let mut next = 0;
         let mut last = begin;

@@ -104,24 +104,52 @@ impl RandomPath {
         }
     }
 
-    /// The part that cross traffic leaves.
+    /// The part that cross traffic leaves: not what is offered counts, but what the link carries of it.
     pub fn available_bps(&self) -> f64 {
-        self.capacity_bps() * (1.0 - self.cross.load)
+        self.capacity_bps() * (1.0 - self.open().carried())
     }
 }
 
 /// How far off answers were, over many paths.
 #[derive(Debug, Default)]
 pub struct Score {
-    /// Error as a share of the truth, and whether the answer said it was valid.
-    pub answers: Vec<(f64, bool)>,
+    answers: Vec<Scored>,
+}
+
+/// One answer.
+#[derive(Debug, Clone, Copy)]
+struct Scored {
+    path: RandomPath,
+    /// As a share of the truth; infinite where there is no value.
+    error: f64,
+    valid: bool,
+}
+
+/// What the table is divided by.
+const KINDS: [&str; 5] = ["drop-tail, bytes", "drop-tail, packets", "shaper", "policer", "CoDel"];
+
+impl RandomPath {
+    fn kind(&self) -> &'static str {
+        KINDS[match self.queue {
+            Queue::Bytes(_) => 0,
+            Queue::Packets(_) => 1,
+            Queue::Shaper { .. } => 2,
+            Queue::Policer { .. } => 3,
+            Queue::Codel { .. } => 4,
+        }]
+    }
 }
 
 impl Score {
-    pub fn add(&mut self, answer: Option<f64>, truth: f64, valid: bool) -> f64 {
+    /// Tells the error.
+    pub fn add(&mut self, path: &RandomPath, answer: Option<f64>, truth: f64, valid: bool) -> f64 {
         let error = answer.map_or(f64::INFINITY, |answer| answer / truth - 1.0);
-        self.answers.push((error, valid));
+        self.answers.push(Scored { path: *path, error, valid });
         error
+    }
+
+    pub fn len(&self) -> usize {
+        self.answers.len()
     }
 
     pub fn median(&self) -> f64 {
@@ -129,17 +157,44 @@ impl Score {
     }
 
     pub fn quantile(&self, share: f64) -> f64 {
-        let mut errors: Vec<f64> = self.answers.iter().map(|(error, _)| error.abs()).collect();
+        let mut errors: Vec<f64> = self.answers.iter().map(|answer| answer.error.abs()).collect();
         errors.sort_by(f64::total_cmp);
-        errors[((errors.len() - 1) as f64 * share).round() as usize]
+        errors.get((errors.len().saturating_sub(1) as f64 * share).round() as usize).copied().unwrap_or(0.0)
     }
 
     /// Answers off by more than `share` that said they were valid.
     pub fn wrong_without_warning(&self, share: f64) -> usize {
-        self.answers.iter().filter(|(error, valid)| *valid && error.abs() > share).count()
+        self.answers.iter().filter(|answer| answer.valid && answer.error.abs() > share).count()
     }
 
-    pub fn doubtful(&self) -> usize {
-        self.answers.iter().filter(|(_, valid)| !valid).count()
+    fn doubtful(&self) -> usize {
+        self.answers.iter().filter(|answer| !answer.valid).count()
+    }
+
+    fn of(&self, wanted: impl Fn(&RandomPath) -> bool) -> Score {
+        Score { answers: self.answers.iter().filter(|answer| wanted(&answer.path)).copied().collect() }
+    }
+
+    /// A row for each kind of queue, without and with cross traffic, and one for all; answers off by more than `wrong` are wrong.
+    pub fn tell(&self, what: &str, wrong: f64) {
+        println!(
+            "| {what} | paths | median error | 3 of 4 within | doubtful | off by more than {:.0} % without a doubt |\n|---|---|---|---|---|---|",
+            wrong * 100.0
+        );
+        let row = |name: &str, part: Score| {
+            println!(
+                "| {name} | {} | {:.1} % | {:.1} % | {} | {} |",
+                part.len(),
+                part.median() * 100.0,
+                part.quantile(0.75) * 100.0,
+                part.doubtful(),
+                part.wrong_without_warning(wrong)
+            );
+        };
+        for kind in KINDS {
+            row(&format!("{kind}, idle"), self.of(|path| path.kind() == kind && path.cross.load == 0.0));
+            row(&format!("{kind}, loaded"), self.of(|path| path.kind() == kind && path.cross.load > 0.0));
+        }
+        row("all", self.of(|_| true));
     }
 }

@@ -34,6 +34,7 @@ mod stream;
 mod tally;
 mod token;
 pub(crate) mod udp_stream;
+mod wakes;
 pub mod wire;
 
 pub use auth::{AuthError, Authority, Credentials, Padding, TIME_SKEW};

@@ -19,6 +19,7 @@ use crate::{
         payload::{READ_BYTES, Sink, Source},
         shared::Shared,
         udp_stream::UdpStream,
+        wakes::Wakes,
     },
     report::{Datagrams, Protocol, TestSpec},
     sys,
@@ -148,6 +149,7 @@ impl Stream {
 
     fn receive(&self, spec: &TestSpec, shared: &Shared) -> Result<(), Error> {
         let mut sink = Sink::new(spec)?;
+        let mut wakes = Wakes::new();
         // What had come when the test was over is still taken, and no more.
         let mut rest = None;
         loop {
@@ -164,6 +166,7 @@ impl Stream {
                     sink.keep(n)?;
                     self.bytes.fetch_add(n as u64, Ordering::Relaxed);
                     shared.count_received(n as u64);
+                    wakes.read(&self.socket, n);
                     rest = rest.map(|rest| rest - n);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

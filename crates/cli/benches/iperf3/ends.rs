@@ -172,9 +172,9 @@ fn wait_for_port(pair: &VethPair, table: &str) {
         let table = pair.right(|| std::fs::read_to_string(&path)).expect("the namespace is there");
         let has_it = |line: &str| {
             let words: Vec<&str> = line.split_whitespace().collect();
-            // TCP_LISTEN; a datagram's socket is always 7.
+            // TCP_LISTEN; what a connected socket of datagrams has is no less its own.
             let [_, local, _, state, ..] = words[..] else { return false };
-            local.ends_with(&format!(":{PORT:04X}")) && matches!(state, "0A" | "07")
+            local.ends_with(&format!(":{PORT:04X}")) && (state == "0A" || path.ends_with("udp"))
         };
         table.is_ok_and(|table| table.lines().any(has_it))
     };

@@ -139,7 +139,7 @@ pub fn write(path: Option<&Path>, text: &str, json: bool) -> anyhow::Result<()> 
     }
 }
 
-/// As [`write`], but a file whose name ends in .png or .pdf is that.
+/// As [`write()`], but a file whose name ends in .png or .pdf is that.
 fn write_picture(path: Option<&Path>, svg: &str, json: bool) -> anyhow::Result<()> {
     match path {
         Some(path) => write_file(path, &picture(path, svg)?, json),

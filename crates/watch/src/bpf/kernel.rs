@@ -161,7 +161,7 @@ impl Kernel {
         let _ = self.wanted.delete(&cookie.0.to_ne_bytes());
     }
 
-    /// Marks the wanted connections of a namespace, so that [`Kernel::look`] finds them.
+    /// Marks the wanted connections of a namespace, so that a look finds them.
     ///
     /// # Errors
     /// Where the namespace may not be entered.

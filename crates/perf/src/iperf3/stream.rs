@@ -170,6 +170,7 @@ impl Stream {
                     rest = rest.map(|rest| rest - n);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => wakes.waited(&self.socket),
                 Err(_) if shared.is_over() => return Ok(()),
                 Err(e) => return Err(e).attempted(|| format!("cannot receive on stream {}", self.id)),
             }

@@ -207,7 +207,7 @@ fn build(args: &BuildArgs, json: bool) -> anyhow::Result<()> {
     let bpf = kernel::compile(&source).map(|object| (path("o"), object.into_owned()));
     let native = cc::native::build(&source).map(|object| (path("so"), object.bytes().to_vec()));
     for (path, bytes) in bpf.iter().chain(&native) {
-        fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        output::file(path, bytes)?;
     }
     let written = |built: Option<&(PathBuf, Vec<u8>)>| built.map(|(path, _)| path.display().to_string());
     if json {

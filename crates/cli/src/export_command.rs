@@ -157,7 +157,7 @@ fn iperf3(args: &Iperf3Args, run: &Run, json: bool) -> anyhow::Result<()> {
     };
     match (&args.output, json) {
         (Some(path), _) => {
-            fs::write(path, document).with_context(|| format!("cannot write {}", path.display()))?;
+            output::file(path, document)?;
             match json {
                 true => output::json(&json!({ "written": path })),
                 false => output::text(&format!("wrote {}", path.display())),

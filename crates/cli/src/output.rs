@@ -1,11 +1,13 @@
-//! Standard output and error: whole texts, and no panic when the reader has gone. Where a log file is asked for both go there.
+//! Standard output and error, and files: whole texts, and no panic when the reader has gone. Where a log file is asked for both go there.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Write},
+    path::Path,
     sync::OnceLock,
 };
 
+use anyhow::Context;
 use serde::Serialize;
 
 /// What is to be done with all that is printed, set once.
@@ -49,6 +51,11 @@ fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(whole.as_bytes())?;
     Ok(out.flush()?)
+}
+
+/// Writes a file, over what was there.
+pub fn file(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Tells people something on standard error; where nobody listens any more it is lost.

@@ -1,11 +1,7 @@
 //! `longfat ls`, `show`, `compare`, `plot` and `report`: what is on record.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Args;
 use record::Run;
 use schema::Summary;
@@ -158,7 +154,7 @@ pub fn picture(path: &Path, svg: &str) -> anyhow::Result<Vec<u8>> {
 }
 
 fn write_file(path: &Path, bytes: &[u8], json: bool) -> anyhow::Result<()> {
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    output::file(path, bytes)?;
     if json {
         return output::json(&json!({ "written": path }));
     }

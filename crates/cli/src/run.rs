@@ -1,13 +1,11 @@
 //! `longfat run`: a scenario through one or several engines, into records, a table and the published figures.
 
 use std::{
-    fs,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
 
-use anyhow::Context;
 use clap::Args;
 use lab::Journal;
 use scenario::Kind;
@@ -112,7 +110,7 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
             &loaded,
             &ReportExtra { made: Some(now()), command: Some(command_line()) },
         );
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        output::file(path, page)?;
     }
     // How the work ended counts for more than whether somebody read of it.
     if let Some(error) = failed {

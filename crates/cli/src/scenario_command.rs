@@ -1,11 +1,7 @@
 //! `longfat scenario`: other programs' files as scenario files.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -53,5 +49,5 @@ fn import(args: &ImportArgs, json: bool) -> anyhow::Result<()> {
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    output::file(path, text)
 }

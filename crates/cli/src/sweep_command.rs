@@ -1,13 +1,11 @@
 //! `longfat sweep`: a metric over the values of fields, or (with `--fit`) the values that match published figures best.
 
 use std::{
-    fs,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
 
-use anyhow::Context;
 use clap::Args;
 use scenario::{Figure, Kind, Metric, RunMetric, Scenario, ScenarioFile};
 use schema::RunSummary;
@@ -177,15 +175,11 @@ pub fn asked<'a>(args: &SweepArgs, file: &'a ScenarioFile, path: &'a Path) -> As
 
 /// The picture and the page, where they are asked for.
 pub fn show(args: &SweepArgs, shown: &Shown) -> anyhow::Result<()> {
-    let write = |path: &Path, bytes: &[u8]| {
-        fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-    };
     if let Some(path) = &args.output {
-        write(path, &records::picture(path, &shown.svg)?)?;
+        output::file(path, records::picture(path, &shown.svg)?)?;
     }
     if let Some(path) = &args.report {
-        let page = view::sweep::sweep_page(&shown.title, &shown.text, &shown.svg, &command_line());
-        write(path, page.as_bytes())?;
+        output::file(path, view::sweep::sweep_page(&shown.title, &shown.text, &shown.svg, &command_line()))?;
     }
     Ok(())
 }

@@ -45,10 +45,10 @@ const BUSY_POLICED: f64 = 1.3;
 const POLICED_PACKETS: f64 = 30.0;
 /// Of a stream behind a bucket so many times what it holds is sent, so that its later half comes after it.
 const BUCKETS: f64 = 6.0;
-/// The estimate is good where its standard error is within this share of what is available, and of the capacity; fleets for it
-/// at most.
 /// Of the streams so many may lose packets within what is looked at.
 const EARLY: f64 = 0.2;
+/// The estimate is good where its standard error is within this share of what is available, and of the capacity; fleets for it
+/// at most.
 const ERROR: f64 = 0.02;
 const LEAST_ERROR: f64 = 0.005;
 const DIRECT_FLEETS: usize = 5;
@@ -219,14 +219,13 @@ impl Available {
             }
             return;
         };
-        let left = (capacity - cross.value).clamp(0.0, capacity);
+        let left = self.left(cross);
         let is_good =
             cross.error <= (ERROR * left).max(LEAST_ERROR * capacity) && self.cross.len() >= STREAMS;
         if !is_good && self.fleets < enough {
             return;
         }
-        let edge = (EDGE * cross.error).max(LEAST_EDGE * capacity);
-        self.phase = match left - edge {
+        self.phase = match left - self.edge(cross) {
             _ if self.bucket_bytes().is_some() => Phase::Done,
             below if below > LEAST_EDGE * capacity => Phase::Below(below),
             _ => self.above(),
@@ -257,9 +256,19 @@ impl Available {
     fn above(&self) -> Phase {
         let capacity = self.capacity_bps();
         let Some(cross) = self.found else { return Phase::Done };
-        let left = (capacity - cross.value).clamp(0.0, capacity);
-        let above = left + (EDGE * cross.error).max(LEAST_EDGE * capacity);
+        let above = self.left(cross) + self.edge(cross);
         if above < capacity { Phase::Above(above) } else { Phase::Done }
+    }
+
+    /// What other traffic leaves of the capacity, bit/s.
+    fn left(&self, cross: Estimate) -> f64 {
+        let capacity = self.capacity_bps();
+        (capacity - cross.value).clamp(0.0, capacity)
+    }
+
+    /// How far streams that confirm it are off, bit/s.
+    fn edge(&self, cross: Estimate) -> f64 {
+        (EDGE * cross.error).max(LEAST_EDGE * self.capacity_bps())
     }
 
     fn search_all(&mut self) {
@@ -276,7 +285,7 @@ impl Available {
             return Some(Interval { low: search.low, value: middle.min(most.value), high });
         }
         let cross = self.found?;
-        let value = (most.value - cross.value).clamp(0.0, most.value);
+        let value = self.left(cross);
         // A = C - X with X = C a - R, where a train at R takes a = (R + X) / C times as long: what C is off by counts a - 1 times.
         let busy = if self.bucket_bytes().is_some() { BUSY_BUCKET } else { BUSY };
         let factor = busy - 1.0 + cross.value / most.value;
@@ -362,8 +371,7 @@ impl Available {
 
 /// From the first packet to the first that was lost, ns.
 fn time_to_loss(seen: &Seen) -> Option<f64> {
-    let lost = seen.arrived_ns.iter().position(Option::is_none)?;
-    Some((seen.sent_ns[lost] - seen.sent_ns[0]) as f64)
+    Some((seen.sent_ns.get(first_loss(seen))? - seen.sent_ns.first()?) as f64)
 }
 
 fn loss(seen: &Seen) -> f64 {
@@ -410,7 +418,7 @@ impl Method for Available {
             Phase::Search => {
                 let verdict = self.verdict(seen);
                 if let Some(search) = &mut self.search {
-                    search.narrow(search.rate, verdict);
+                    search.narrow(verdict);
                     if search.is_done() {
                         self.phase = Phase::Done;
                     }

@@ -54,8 +54,9 @@ impl Search {
         self.fleets >= FLEETS
     }
 
-    /// A fleet at `rate` said this.
-    pub(crate) fn narrow(&mut self, rate: f64, verdict: Verdict) {
+    /// The fleet at the rate to be tried said this.
+    pub(crate) fn narrow(&mut self, verdict: Verdict) {
+        let rate = self.rate;
         self.fleets += 1;
         match verdict {
             Verdict::TooFast => {
@@ -88,7 +89,7 @@ mod tests {
         let mut search = Search::below(100.0);
         while !search.is_done() {
             let verdict = if search.rate > 37.0 { Verdict::TooFast } else { Verdict::HasRoom };
-            search.narrow(search.rate, verdict);
+            search.narrow(verdict);
         }
         assert!(search.low <= 37.0 && search.high > 37.0 && search.high - search.low <= 2.0, "{search:?}");
         let mut search = Search::below(100.0);
@@ -98,7 +99,7 @@ mod tests {
                 rate if rate < 40.0 => Verdict::HasRoom,
                 _ => Verdict::Grey,
             };
-            search.narrow(search.rate, verdict);
+            search.narrow(verdict);
         }
         assert!((37.0..=40.0).contains(&search.low) && (60.0..=63.1).contains(&search.high), "{search:?}");
     }

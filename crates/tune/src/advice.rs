@@ -171,11 +171,11 @@ impl Advice {
         })
     }
 
-    /// What is to be changed of devices and can be: name, value now, value advised.
-    pub fn device_changes(&self) -> impl Iterator<Item = (String, &str, &str)> {
+    /// What is to be changed of devices and can be: name, value advised.
+    pub fn device_changes(&self) -> impl Iterator<Item = (String, &str)> {
         self.items.iter().filter(|item| item.state == State::Change).filter_map(|item| match item.target {
             Target::Ring { .. } | Target::Offload { .. } | Target::TxQueue { .. } => {
-                Some((item.target.name(), item.now.as_deref().unwrap_or_default(), item.advised.as_str()))
+                Some((item.target.name(), item.advised.as_str()))
             }
             _ => None,
         })

@@ -40,7 +40,7 @@ impl Wanted {
 
     /// And what it would change of devices.
     pub fn with_devices(mut self, advice: &Advice) -> Wanted {
-        self.settings.extend(advice.device_changes().map(|(name, _, value)| (name, value.into())));
+        self.settings.extend(advice.device_changes().map(|(name, value)| (name, value.into())));
         self
     }
 

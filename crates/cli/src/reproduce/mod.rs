@@ -5,9 +5,8 @@ mod plan;
 mod sensitivity;
 mod shipped;
 
-use std::{collections::BTreeSet, fs, num::NonZeroUsize, path::PathBuf, sync::atomic::Ordering};
+use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, sync::atomic::Ordering};
 
-use anyhow::Context;
 use clap::Args;
 use record::Run;
 use schema::{PublishedVerdict, RunSummary, Summary};
@@ -104,7 +103,7 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
         }
         let extra = ReportExtra { made: Some(now()), command: Some(command_line()) };
         let page = view::reproduction(&results, &sections, &extra);
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        output::file(path, page)?;
         output::note(&format!("report: {}", path.display()));
     }
     if let Some(error) = failed {

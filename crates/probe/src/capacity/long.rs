@@ -35,23 +35,17 @@ pub(super) struct Passed {
     pub(super) rate_bps: f64,
     /// How uncertain that rate is, as a share of itself: by the difference of the trains.
     spread: f64,
-    overflow: Overflow,
-}
-
-/// Whether packets were dropped while a rate was taken: then others lose another share than the trains.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Overflow {
-    None,
-    Throughout,
+    /// Packets were dropped while it was taken: then others lose another share than the trains.
+    overflows: bool,
 }
 
 impl Passed {
-    fn of(sent_bps: f64, rates: &[f64], overflow: Overflow) -> Option<Passed> {
+    fn of(sent_bps: f64, rates: &[f64], overflows: bool) -> Option<Passed> {
         let rate_bps = median(rates)?;
         let range = quantile(rates, 1.0)? - quantile(rates, 0.0)?;
         // The range of three is 1.7 standard deviations and of six 2.5; the median's is two thirds of one, and half of one.
         let part = if rates.len() > LONG_TRAINS { 0.2 } else { 0.4 };
-        Some(Passed { sent_bps, rate_bps, spread: part * range / rate_bps, overflow })
+        Some(Passed { sent_bps, rate_bps, spread: part * range / rate_bps, overflows })
     }
 }
 
@@ -137,7 +131,7 @@ impl Capacity {
         let margin = 4.0 * f64::from(self.bytes) * 8e9 / median(&whole)? + 2.0 * self.limits.resolution_ns;
         let lossy = seen.iter().filter(|seen| seen.lost() > 0).count() * 2 > seen.len();
         if !lossy {
-            return Passed::of(sent_bps, &whole, Overflow::None);
+            return Passed::of(sent_bps, &whole, false);
         }
         // A queue far faster than what passes in the end is another one: this host's, before a policer.
         let typical = median(&whole)?;
@@ -147,8 +141,8 @@ impl Capacity {
             .filter(|rate| SAME_QUEUE.contains(&(rate / typical)))
             .collect();
         match growing.len() * 2 > seen.len() {
-            true => Passed::of(sent_bps, &growing, Overflow::None),
-            false => Passed::of(sent_bps, &whole, Overflow::Throughout),
+            true => Passed::of(sent_bps, &growing, false),
+            false => Passed::of(sent_bps, &whole, true),
         }
     }
 
@@ -200,10 +194,7 @@ fn without_cross_traffic(slow: Passed, fast: Passed) -> (Interval, f64) {
     let error = part(fast, 1.0 + reach).hypot(part(slow, reach));
     // What was added for cross traffic is hardly known better than to a third of itself, and not at all where the trains made a
     // queue overflow: a policer and a full queue of bytes drop large packets sooner than small ones.
-    let known = match (slow.overflow, fast.overflow) {
-        (Overflow::None, Overflow::None) => 3.0,
-        _ => 1.0,
-    };
+    let known = if slow.overflows || fast.overflows { 1.0 } else { 3.0 };
     // Nor is a share that cannot be.
     let impossible = (computed - share).abs() * value / fast.sent_bps;
     let least = ((value / fast.rate_bps - 1.0) / known).clamp(0.01, 0.9);

@@ -66,12 +66,23 @@ fn fast(options: &lab::Options<'_>) {
     let (goodput, quality) = lab(mtu, shaped, options);
     let limit = rate * f64::from(mtu - 52) / f64::from(mtu + 14);
     println!(
-        "\n25 Gb/s x 10 ms at MTU 9000: {:.2} Gb/s, {:.1} % of the payload limit; late p99 {:.0} us{}",
+        "\n25 Gb/s x 10 ms at MTU 9000: {:.2} Gb/s, {:.1} % of the payload limit",
         goodput * 1e-9,
         goodput / limit * 100.0,
+    );
+    tell(&quality);
+}
+
+/// How well it went, and what was the limit.
+fn tell(quality: &schema::Quality) {
+    println!(
+        "       emulator late p50 {:.0} us, p99 {:.0} us; least idle {:.0} %{}",
+        quality.emulator_late_p50_us.unwrap_or(f64::NAN),
         quality.emulator_late_p99_us.unwrap_or(f64::NAN),
+        quality.cpu_idle_min.unwrap_or(f64::NAN) * 100.0,
         if quality.ok { "" } else { "; not to be trusted" }
     );
+    quality.notes.iter().for_each(|note| println!("       {note}"));
 }
 
 /// Echoes over 10 ms each way: how much longer they take than 20 ms, and how long the hosts themselves take for one.
@@ -166,14 +177,7 @@ fn main() {
             limit * 1e-9,
             limited / limit * 100.0
         );
-        println!(
-            "       emulator late p50 {:.0} us, p99 {:.0} us; least idle {:.0} %{}",
-            quality.emulator_late_p50_us.unwrap_or(f64::NAN),
-            quality.emulator_late_p99_us.unwrap_or(f64::NAN),
-            quality.cpu_idle_min.unwrap_or(f64::NAN) * 100.0,
-            if quality.ok { "" } else { "; not to be trusted" }
-        );
-        quality.notes.iter().for_each(|note| println!("       {note}"));
+        tell(&quality);
     }
     fast(&options);
     round_trips(&options);

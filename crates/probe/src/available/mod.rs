@@ -16,6 +16,8 @@
 //!
 //! Behind a token bucket streams first take what the bucket holds; only what comes after counts, and nothing confirms it.
 
+mod doubts;
+
 use serde::Serialize;
 use units::Time;
 
@@ -41,8 +43,6 @@ const BUSY: f64 = 1.1;
 const BUSY_BUCKET: f64 = 2.0;
 /// The rate of the slower streams to a policer.
 const BUSY_POLICED: f64 = 1.3;
-/// What a policer's bucket holds at least, in packets, for others to be told by the tokens that are missing.
-const POLICED_PACKETS: f64 = 30.0;
 /// Of a stream behind a bucket so many times what it holds is sent, so that its later half comes after it.
 const BUCKETS: f64 = 6.0;
 /// Of the streams so many may lose packets within what is looked at.
@@ -60,8 +60,6 @@ const AGREE: f64 = 0.6;
 /// Loss of a stream above which the fleet counts as too fast, and loss that half of all streams may not have (pathload).
 const LOST: f64 = 0.15;
 const LOST_OFTEN: f64 = 0.03;
-/// An interval is in doubt that is wider than this share of its value.
-const WIDE: f64 = 0.3;
 /// Rests between streams, in durations of a stream: so that the queue of one has gone before the next.
 const PAUSE: f64 = 2.0;
 
@@ -293,12 +291,6 @@ impl Available {
         Some(Interval { low: (value - by).max(0.0), value, high: (value + by).min(most.high) })
     }
 
-    /// A token bucket drops packets and delays none.
-    fn is_policed(&self) -> bool {
-        let lossy = self.busy.iter().filter(|seen| seen.lost() > 0).count();
-        self.bucket_bytes().is_some() && self.cross.len() * 2 < self.busy.len() && lossy * 2 > self.busy.len()
-    }
-
     /// Slower streams to a policer: others' tokens are missing sooner than the stream's alone would be.
     fn policed(&mut self, seen: &[Seen]) {
         self.slow.extend_from_slice(seen);
@@ -313,59 +305,6 @@ impl Available {
         if !is_good && !self.is_regular() && self.fleets < 2 * DIRECT_FLEETS {
             self.phase = Phase::Direct;
         }
-    }
-
-    /// The policer always drops after the same number of packets, as it does where there are no others.
-    fn is_regular(&self) -> bool {
-        let first: Vec<f64> = self.busy.iter().map(|seen| first_loss(seen) as f64).collect();
-        quantile(&first, 0.9).zip(quantile(&first, 0.1)).is_some_and(|(most, least)| most - least <= 2.0)
-    }
-
-    fn doubts(&self, known: &CapacityAnswer, range: Option<Interval>) -> Vec<String> {
-        let mut doubts = Vec::new();
-        if !known.validity.valid {
-            doubts.extend(known.validity.reasons.iter().map(|reason| format!("capacity: {reason}")));
-        }
-        match (range, self.search) {
-            (None, _) => doubts.push("no stream arrived".into()),
-            (Some(_), Some(search)) => {
-                doubts.push("streams near the estimate did not do what it says: another link may have the least to give, or other traffic changes too fast".into());
-                if search.is_exhausted() {
-                    doubts.push("the search did not come to an end".into());
-                }
-            }
-            (Some(range), None) if range.high - range.low > WIDE * range.value => {
-                doubts.push("what other traffic takes differs from stream to stream: more streams are needed than were sent".into());
-            }
-            _ => {}
-        }
-        if self.is_policed() {
-            // Of a bucket of a few packets bursts of others take an unknown part before a stream begins.
-            let enough = |bucket: f64| bucket > POLICED_PACKETS * f64::from(self.bytes);
-            let good = |found: &Estimate| {
-                found.error < 3.0 * ERROR * (self.capacity_bps() - found.value)
-                    && self.bucket_bytes().is_some_and(enough)
-            };
-            if !self.is_regular() && !self.found.as_ref().is_some_and(good) {
-                doubts.push("packets were dropped and none were delayed: a policer, where others are seen by the tokens that are missing alone".into());
-            }
-        } else if self.cross.len() < STREAMS {
-            doubts.push(format!(
-                "only {} of {} streams can be used: this host was held up while it sent them, or a queue soon overflows",
-                self.cross.len(),
-                self.busy.len()
-            ));
-        }
-        if self.unusable > 0 {
-            doubts.push("half of a fleet's streams showed neither".into());
-        }
-        if self.cut {
-            doubts.push("streams were too short for the time stamps: allow a higher rate".into());
-        }
-        if self.host {
-            doubts.push("a host dropped packets: it is what was measured".into());
-        }
-        doubts
     }
 }
 

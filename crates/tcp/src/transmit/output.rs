@@ -241,7 +241,8 @@ impl Endpoint {
         let was_pending = self.sk.icsk_pending;
         let prior_packets = self.sk.packets_out;
         let id = self.tx.queue.push(skb);
-        self.transmit_skb(id);
+        let ends_chunk = chunk.len <= limit;
+        self.transmit_skb(id, ends_chunk && self.config.profile.at_least(6, 10));
         self.sk.snd_nxt = end_seq;
         self.sk.packets_out += u32::from(segs);
         if part.len < u32::from(segs) * mss {

@@ -91,7 +91,7 @@ impl Endpoint {
         let skb = *self.tx.queue.get(id);
         self.sk.total_retrans += skb.segs();
         self.sk.bytes_retrans += u64::from(skb.len());
-        self.transmit_skb(id);
+        self.transmit_skb(id, false);
         self.tx.queue.get_mut(id).marks.set(Marks::EVER_RETRANS);
         self.event(|at| Event::Retransmit { at, seq: skb.seq, segs: skb.segs() });
         true

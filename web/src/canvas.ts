@@ -1,4 +1,5 @@
 // A canvas over the charts' time axis, drawn anew.
+import { page } from './page.svelte';
 import { left, RIGHT } from './panels';
 
 export interface Plot {
@@ -8,8 +9,6 @@ export interface Plot {
   plotted: number;
   /** The pixel of a time. */
   x: (time: number) => number;
-  /** A colour of the page's style, as in `--grid`. */
-  colour: (name: string) => string;
   /** Writes a row's name before the axis. */
   name: (text: string, middle: number) => void;
 }
@@ -19,26 +18,25 @@ export function plot(canvas: HTMLCanvasElement, width: number, height: number, s
   const context = canvas.getContext('2d');
   if (!context) return null;
   const ratio = devicePixelRatio;
-  canvas.width = width * ratio;
-  canvas.height = height * ratio;
-  context.scale(ratio, ratio);
+  const [wide, high] = [Math.floor(width * ratio), Math.floor(height * ratio)];
+  if (canvas.width !== wide || canvas.height !== high) [canvas.width, canvas.height] = [wide, high];
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
   const start = left(width);
   const plotted = width - start - RIGHT;
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name: string) => style.getPropertyValue(name);
   const name = (text: string, middle: number) => {
-    context.fillStyle = colour('--soft');
+    context.fillStyle = page.style('--soft');
     context.font = '11px system-ui, sans-serif';
     context.textAlign = 'right';
     context.textBaseline = 'middle';
     context.fillText(text, start - 6, middle, start - 8);
   };
-  return { context, start, plotted, x: (time) => start + ((time - span.from) / (span.to - span.from)) * plotted, colour, name };
+  return { context, start, plotted, x: (time) => start + ((time - span.from) / (span.to - span.from)) * plotted, name };
 }
 
 /** A line through all at the cursor's time. */
-export function drawCursor({ context, x, colour }: Plot, at: number | null, height: number): void {
+export function drawCursor({ context, x }: Plot, at: number | null, height: number): void {
   if (at === null) return;
-  context.fillStyle = colour('--text');
+  context.fillStyle = page.style('--text');
   context.fillRect(x(at), 0, 1, height);
 }

@@ -9,5 +9,8 @@ interface DrawnCurve {
 }
 
 interface Window {
-  longfatDrawn?: Record<string, DrawnCurve[]>;
+  /** By panel, what was drawn last. */
+  longfatDrawn?: Record<string, () => DrawnCurve[]>;
+  /** Whether all is drawn as it is to be. */
+  longfatRests?: () => boolean;
 }

@@ -26,6 +26,7 @@ class Page {
   trouble = $state('');
 
   isDark = $derived(this.theme === 'dark' || (this.theme === 'auto' && this.systemIsDark));
+  private styles = new Map<string, string>();
 
   constructor() {
     dark.addEventListener('change', () => (this.systemIsDark = dark.matches));
@@ -43,6 +44,14 @@ class Page {
     const pairs = this.words?.colours ?? [['#0072b2', '#56b4e9'] as [string, string]];
     const pair = pairs[index % pairs.length] ?? ['#888', '#888'];
     return pair[this.isDark ? 1 : 0];
+  }
+
+  /** A colour of the style sheet, as of `--grid`, in the theme that is shown. To ask for the style each time takes long. */
+  style(name: string): string {
+    const key = `${name} ${this.isDark}`;
+    const known = this.styles.get(key) ?? getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    this.styles.set(key, known);
+    return known;
   }
 
   cause(cause: Cause): CauseWord | undefined {

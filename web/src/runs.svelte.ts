@@ -2,12 +2,16 @@
 import type { RunDetail } from './api';
 import * as client from './client';
 import type { Curve, Series } from './client';
+import { until } from './curves';
+import { frames } from './frames';
 
 /** How often a run that goes on is asked for, milliseconds. */
 const AGAIN_MS = 1000;
 /** The shortest span, seconds. */
 const SHORTEST_S = 20e-6;
 const HISTORY_MAX = 50;
+/** While the span moves, what is there will do with so many columns for each pixel. */
+const COARSE_LEAST = 0.5;
 
 export interface Span {
   from: number;
@@ -93,6 +97,7 @@ export class OpenRuns {
       if (this.history.length > HISTORY_MAX) this.history.shift();
     }
     this.span = { from: start, to: start + length };
+    frames.move(() => void this.ask());
     void this.ask();
   }
 
@@ -165,20 +170,16 @@ export class OpenRuns {
     const density = first.columns / (first.to_s - first.from_s);
     const needed = this.columns / (this.span.to - this.span.from);
     const covers = first.from_s <= this.span.from + 1e-9 && first.to_s >= Math.min(this.span.to, this.end) - 1e-9;
-    return covers && density > needed * 0.95 && density < needed * 3;
+    return covers && density > needed * (frames.isMoving ? COARSE_LEAST : 0.95) && density < needed * 3;
   }
 }
 
-/** The value of a curve at an instant: of the newest sample that is not later. */
-export function valueAt(curve: Curve, t: number): number | null {
+/** The newest sample (or mean) of a curve that is not later than an instant. */
+export function sampleAt(curve: Curve, time: number): { time: number; value: number } | null {
   const points = curve.mean ?? curve;
-  let low = 0;
-  let high = points.xs.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((points.xs[middle] ?? 0) <= t) low = middle + 1;
-    else high = middle;
-  }
-  const value = points.ys[low - 1];
-  return value === undefined || Number.isNaN(value) ? null : value;
+  const at = until(points, time) - 1;
+  const value = points.ys[at];
+  return value === undefined || Number.isNaN(value) ? null : { time: points.xs[at] ?? 0, value };
 }
+
+export const valueAt = (curve: Curve, time: number): number | null => sampleAt(curve, time)?.value ?? null;

@@ -1,5 +1,24 @@
-import { expect, test } from '@playwright/test';
-import { drawn, isModel, open, Site, span, values, visit } from './site';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, type Page, test } from '@playwright/test';
+import { drawn, isModel, open, rests, Site, span, values, visit } from './site';
+
+/** More samples than a screen has pixels. */
+const LONG = `duration = "60s"
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+forward = { rate = "10mbit", delay = "10ms", queue = "20kB" }
+backward = { delay = "10ms" }
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+cc = "reno"
+`;
 
 let site: Site;
 test.beforeAll(() => {
@@ -66,12 +85,18 @@ test('zoom by wheel, drag, buttons and keys, down to a round trip and back', asy
   await expect.poll(async () => (await span(page)).to - (await span(page)).from).toBeLessThan(whole.to * 0.75);
 
   await page.keyboard.press('0');
-  await page.mouse.move(box.x + box.width * 0.25, middle.y);
-  await page.mouse.down();
-  await page.mouse.move(box.x + box.width * 0.5, middle.y, { steps: 5 });
-  await page.mouse.up();
-  await expect.poll(async () => (await span(page)).to).toBeCloseTo(whole.to / 2, 1);
-  expect((await span(page)).from).toBeCloseTo(whole.to / 4, 1);
+  const drag = async () => {
+    await page.mouse.move(box.x + box.width * 0.25, middle.y);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.5, middle.y, { steps: 5 });
+    await page.mouse.up();
+    await expect.poll(async () => (await span(page)).to).toBeCloseTo(whole.to / 2, 1);
+    expect((await span(page)).from).toBeCloseTo(whole.to / 4, 1);
+  };
+  await drag();
+  await page.keyboard.press('Escape');
+  expect(await span(page)).toEqual(whole);
+  await drag();
 
   const before = await span(page);
   await page.keyboard.press('ArrowRight');
@@ -111,7 +136,8 @@ test('what is drawn in motion is drawn anew at rest', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   await open(page, site.key('sim', 'cubic'));
   const picture = () => page.locator('[data-panel=window] canvas').evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL());
-  const whole = await picture();
+  const farther = () => page.locator('[data-panel=queue] canvas').evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL());
+  const [whole, farWhole] = [await picture(), await farther()];
   const box = (await page.locator('[data-panel=window] .u-over').boundingBox())!;
   await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
   // What is shown meanwhile is stretched: not what was there, and not what will be.
@@ -119,20 +145,72 @@ test('what is drawn in motion is drawn anew at rest', async ({ browser }) => {
     const over = panel.querySelector('.u-over')!;
     const { x, y, width } = over.getBoundingClientRect();
     over.dispatchEvent(new WheelEvent('wheel', { deltaY: -100, clientX: x + width / 2, clientY: y + 20, bubbles: true, cancelable: true }));
-    await new Promise(requestAnimationFrame);
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
     return panel.querySelector('canvas')!.toDataURL();
   });
   expect(moving).not.toBe(whole);
-  await page.waitForLoadState('networkidle');
-  await expect.poll(picture).not.toBe(moving);
+  await rests(page);
   await page.waitForTimeout(1000);
+  await rests(page);
   const rested = await picture();
+  expect(rested).not.toBe(moving);
+  // Also what lies below the screen.
+  expect(await farther()).not.toBe(farWhole);
   // Made anew, as in the dark and back in the light, it is the same.
   await page.emulateMedia({ colorScheme: 'dark' });
   await expect.poll(picture).not.toBe(rested);
   await page.emulateMedia({ colorScheme: 'light' });
   await expect.poll(picture).toBe(rested);
   expect(trouble).toEqual([]);
+});
+
+/** Compares the picture of a chart's first curve with its samples: each column of pixels reaches as high and as low as they do. */
+async function compare(page: Page, panel: string) {
+  const [curve] = await drawn(page, panel);
+  const figure = page.locator(`[data-panel=${panel}]`);
+  const colour = await figure.locator('.key line').first().getAttribute('stroke');
+  // The first and the last row that has the curve's colour.
+  const rows = await figure.evaluate((figure, colour) => {
+    const canvas = figure.querySelector('canvas')!;
+    const { offsetLeft, offsetTop, offsetWidth: width, offsetHeight: height } = figure.querySelector<HTMLElement>('.u-over')!;
+    const { data } = canvas.getContext('2d')!.getImageData(offsetLeft, offsetTop, width, height);
+    const wanted = [1, 3, 5].map((at) => parseInt(colour!.slice(at, at + 2), 16));
+    const has = (x: number, y: number) => wanted.every((part, i) => Math.abs(data[4 * (y * width + x) + i]! - part) < 100) && data[4 * (y * width + x) + 3]! > 150;
+    return Array.from({ length: width }, (_, x) => {
+      const found = Array.from({ length: height }, (_, y) => y).filter((y) => has(x, y));
+      return { top: found[0]!, bottom: found.at(-1)! };
+    });
+  }, colour);
+  const { to } = await span(page);
+  const columns = rows.map(() => [] as number[]);
+  curve!.xs.forEach((x, i) => columns[Math.floor((x / to) * rows.length)]?.push(curve!.ys[i]!));
+  expect(curve!.xs.length).toBeGreaterThan(1.5 * rows.length);
+  // Where the axis puts values, from the largest and the least of all.
+  const all = values(curve);
+  const [high, low] = [Math.max(...all), Math.min(...all)];
+  const highest = rows[columns.findIndex((of) => of.includes(high))]!.top;
+  const lowest = rows[columns.findIndex((of) => of.includes(low))]!.bottom;
+  expect(lowest - highest).toBeGreaterThan(50);
+  const row = (value: number) => highest + ((high - value) / (high - low)) * (lowest - highest);
+  columns.forEach((of, column) => {
+    if (of.length === 0) return;
+    expect(rows[column]!.top).toBeLessThan(row(Math.max(...of)) + 2);
+    expect(rows[column]!.bottom).toBeGreaterThan(row(Math.min(...of)) - 2);
+  });
+}
+
+test('of samples denser than pixels none is lost', async ({ browser }) => {
+  const long = new Site(false);
+  try {
+    writeFileSync(join(long.dir, 'long.toml'), LONG);
+    long.longfat('run', join(long.dir, 'long.toml'), '--engine', 'sim');
+    const { page, trouble } = await visit(browser, await long.page());
+    await open(page, long.key('sim'));
+    for (const panel of ['rtt', 'queue']) await compare(page, panel);
+    expect(trouble).toEqual([]);
+  } finally {
+    long.close();
+  }
 });
 
 test('runs are compared in the same charts', async ({ browser }) => {

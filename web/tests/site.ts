@@ -156,19 +156,28 @@ export async function visit(browser: Browser, url: string, options: Parameters<B
   return { page, trouble };
 }
 
-/** Opens runs and waits until something is drawn. */
+/** Waits until everything is drawn as it is to be, and on the screen. */
+export async function rests(page: Page) {
+  await expect.poll(() => page.evaluate(() => window.longfatRests?.()), { intervals: [20] }).toBe(true);
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+}
+
+/** Opens runs and waits until they are drawn. */
 export async function open(page: Page, ...keys: string[]) {
   await page.goto(`${new URL(page.url()).origin}/#/run/${keys.join('&')}`);
   await expect(page.locator('h1')).toBeVisible();
-  if (!keys.every((key) => isModel(key))) await expect.poll(async () => (await drawn(page, 'goodput')).length).toBeGreaterThan(0);
+  if (keys.every((key) => isModel(key))) return;
+  await expect.poll(async () => (await drawn(page, 'goodput')).length, { intervals: [20] }).toBeGreaterThan(0);
+  await rests(page);
   await page.waitForLoadState('networkidle');
 }
 
 /** Closed forms have no samples to draw. */
 export const isModel = (key: string) => key.includes('-model');
 
+/** The curves of a chart as they were drawn last. */
 export async function drawn(page: Page, panel: string): Promise<Drawn[]> {
-  return page.evaluate((id) => window.longfatDrawn?.[id] ?? [], panel);
+  return page.evaluate((id) => window.longfatDrawn?.[id]?.() ?? [], panel);
 }
 
 export async function span(page: Page): Promise<{ from: number; to: number }> {

@@ -102,25 +102,54 @@ impl<P: Packet> Fifo<P> {
         }
     }
 
+    /// The everyday case: takes in a single segment of so many bytes of IP that comes at `came`, and says when it is due at
+    /// the other end; the packet itself is to follow by [`Fifo::launch_one`]. None where it does not fit, or where more is to
+    /// be asked than whether it does: that is for [`Fifo::admit`].
+    // By itself, for with the packet in hand too little would stay in registers.
+    #[inline(never)]
+    pub(crate) fn admit_one(&mut self, came: Time, bytes: u32) -> Option<Time> {
+        if self.burst.is_some() || self.loss.is_some() {
+            return None;
+        }
+        let at = Fixed::from(came);
+        let bytes = bytes + self.overhead;
+        let total = u64::from(bytes);
+        if self.last_departure <= at {
+            self.all_have_left();
+        } else {
+            self.advance_fixed(at);
+        }
+        let Some(byte) = self.per_byte else { return self.pass_undelayed(at, came, total) };
+        if !self.fits(1, total) {
+            return None;
+        }
+        let departs = self.last_departure.max(at) + byte * total;
+        self.last_departure = departs;
+        self.enqueue(Queued { departs, last_departs: departs, segments: 1, bytes, last_bytes: bytes });
+        let left = departs.ceil();
+        self.waits += u128::from(2 * total) * u128::from(left.0 - came.0);
+        Some(Time(left.0.saturating_add(self.delay.0)))
+    }
+
+    /// Where there is no rate, and nothing before it is still to come, a single segment leaves the queue as it enters it.
+    #[inline]
+    fn pass_undelayed(&mut self, at: Fixed, came: Time, bytes: u64) -> Option<Time> {
+        if !self.queue.is_empty() || self.last_departure > at {
+            return None;
+        }
+        self.last_departure = at;
+        self.accepted_packets += 1;
+        self.accepted_bytes += bytes;
+        Some(Time(came.0.saturating_add(self.delay.0)))
+    }
+
     /// Takes a packet of this shape in, if it is one that goes as a whole, and says when it is due at the other end and how
     /// its segments arrive there; the packet itself is to follow by [`Fifo::launch`]. `cut_through` says that another queue
     /// follows, so that it is due when its first segment arrives there, not its last.
-    // By itself, for with the packet in hand too little would stay in registers.
     #[inline(never)]
     pub(crate) fn admit(&mut self, arrival: Train, shape: Shape, cut_through: bool) -> Option<(Time, Train)> {
-        if let Some(byte) = self.per_byte
-            && shape.segments == 1
-            && arrival.first == arrival.last
-            && self.burst.is_none()
-            && self.loss.is_none()
-        {
-            return self.admit_one(byte, arrival.first, shape.segment_bytes + self.overhead);
-        }
         let arrival = squeezed(arrival, shape, self.per_byte, self.overhead);
         self.advance(arrival.first);
-        if let Some(delivery) = self.pass_undelayed(arrival, shape) {
-            return Some((delivery.last, delivery));
-        }
         if !self.takes_whole(arrival, shape) {
             return None;
         }
@@ -145,41 +174,10 @@ impl<P: Packet> Fifo<P> {
         Some((if cut_through { delivery.first } else { delivery.last }, delivery))
     }
 
-    /// The everyday case: a single segment of so many bytes on the wire, which takes `byte` for each, and none is lost.
+    /// A single segment that was admitted.
     #[inline]
-    fn admit_one(&mut self, byte: Fixed, came: Time, bytes: u32) -> Option<(Time, Train)> {
-        let at = Fixed::from(came);
-        self.advance_fixed(at);
-        let total = u64::from(bytes);
-        if !self.fits(1, total) {
-            return None;
-        }
-        let departs = self.last_departure.max(at) + byte * total;
-        self.last_departure = departs;
-        self.enqueue(Queued { departs, last_departs: departs, segments: 1, bytes, last_bytes: bytes });
-        let left = departs.ceil();
-        self.waits += u128::from(2 * total) * u128::from(left.0 - came.0);
-        let delivery = Time(left.0.saturating_add(self.delay.0));
-        Some((delivery, Train::at(delivery)))
-    }
-
-    /// Where there is neither rate nor loss, and nothing before it is still to come, a single segment leaves the queue as it
-    /// enters it.
-    #[inline]
-    fn pass_undelayed(&mut self, arrival: Train, shape: Shape) -> Option<Train> {
-        let at = Fixed::from(arrival.first);
-        let passes = self.per_byte.is_none()
-            && self.loss.is_none()
-            && shape.segments == 1
-            && self.queue.is_empty()
-            && self.last_departure <= at;
-        if !passes {
-            return None;
-        }
-        self.last_departure = at;
-        self.accepted_packets += 1;
-        self.accepted_bytes += shape.wire_bytes(self.overhead);
-        Some(Train::at(Time(arrival.first.0.saturating_add(self.delay.0))))
+    pub(crate) fn launch_one(&mut self, due: Time, packet: P) {
+        self.wire.push_one(due, packet);
     }
 
     /// A packet that was admitted.
@@ -408,6 +406,13 @@ impl<P: Packet> Fifo<P> {
     /// Counts out what has left the queue by `now`.
     fn advance(&mut self, now: Time) {
         self.advance_fixed(Fixed::from(now));
+    }
+
+    /// The same where the last of all has left.
+    #[inline]
+    fn all_have_left(&mut self) {
+        self.queue.clear();
+        (self.counters.queue_packets, self.counters.queue_bytes) = (0, 0);
     }
 
     #[inline]

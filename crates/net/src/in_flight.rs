@@ -36,34 +36,58 @@ impl<P> InFlight<P> {
         InFlight { items: VecDeque::new(), odd: VecDeque::new(), first: Time(0), last: Time(0) }
     }
 
+    /// A packet of one segment, or whose segments come at one instant, that is not due before those that are here.
+    #[inline(always)]
+    pub(crate) fn push_one(&mut self, due: Time, packet: P) {
+        let after = self.gap_before(due);
+        let after = if after < u64::from(ODD) { after as u32 } else { self.note_odd(due, Train::at(due)) };
+        self.append(Item { after, span: 0, packet: ManuallyDrop::new(packet) });
+    }
+
     /// A packet that is due at the train's first segment or its last, and not before those that are here.
     #[inline]
     pub(crate) fn push(&mut self, due: Time, train: Train, packet: P) {
-        let packet = ManuallyDrop::new(packet);
-        if self.items.len() == self.items.capacity() {
-            // Doubling would waste half of a large window's memory.
-            self.items.reserve_exact(16 + self.items.len() / 32);
-        }
-        if self.items.is_empty() {
-            (self.first, self.last) = (due, due);
-        }
-        let gap = due.0 - self.last.0;
-        let span = if train.first == train.last {
-            Ok(0)
-        } else if due == train.last {
+        let span = if due == train.last {
             i32::try_from(due.0 - train.first.0).map(|span| -span)
         } else {
             i32::try_from(train.last.0 - due.0)
         };
+        let after = self.gap_before(due);
         let (after, span) = match span {
-            Ok(span) if gap < u64::from(ODD) => (gap as u32, span),
-            _ => {
-                self.odd.push_back((due, train));
-                (ODD, 0)
-            }
+            Ok(span) if after < u64::from(ODD) => (after as u32, span),
+            _ => (self.note_odd(due, train), 0),
         };
-        self.last = due;
-        self.items.push_back(Item { after, span, packet });
+        self.append(Item { after, span, packet: ManuallyDrop::new(packet) });
+    }
+
+    /// How long after the last packet one is due that is the last from now on; a first one is due at once.
+    #[inline]
+    fn gap_before(&mut self, due: Time) -> u64 {
+        if self.items.is_empty() {
+            (self.first, self.last) = (due, due);
+        }
+        due.0 - std::mem::replace(&mut self.last, due).0
+    }
+
+    /// Keeps the instants of a packet in full.
+    #[cold]
+    fn note_odd(&mut self, due: Time, train: Train) -> u32 {
+        self.odd.push_back((due, train));
+        ODD
+    }
+
+    #[inline]
+    fn append(&mut self, item: Item<P>) {
+        if self.items.len() == self.items.capacity() {
+            self.grow();
+        }
+        self.items.push_back(item);
+    }
+
+    /// Doubling would waste half of a large window's memory.
+    #[cold]
+    fn grow(&mut self) {
+        self.items.reserve_exact(16 + self.items.len() / 32);
     }
 
     /// When the first packet is due.

@@ -30,7 +30,10 @@ pub struct Network<P> {
     stations: Vec<Station>,
     /// For each station the group of those that it reaches through switches alone.
     domains: Vec<u32>,
-    switches: Vec<Switch>,
+    /// The pipe to take from a switch to a station of its domain, by switch, then by station; else [`NO_WAY`].
+    ways: Vec<u32>,
+    /// For each switch the pipes to take to all.
+    floods: Vec<Vec<u32>>,
     routers: Vec<Router>,
     /// For each host; none where there are no routers.
     host_tables: Vec<Table>,
@@ -63,13 +66,8 @@ enum End {
     Router(u32, u32),
 }
 
-/// The pipes to take from a switch.
-struct Switch {
-    /// To each station of its domain.
-    to: Vec<Option<u32>>,
-    /// To all.
-    flood: Vec<u32>,
-}
+/// No pipe.
+const NO_WAY: u32 = u32::MAX;
 
 impl<P: Packet> Network<P> {
     pub(crate) fn new(
@@ -91,17 +89,19 @@ impl<P: Packet> Network<P> {
             mtu: spec.mtu.unwrap_or(u32::MAX),
             too_large: 0,
         };
-        let mut switches: Vec<Switch> =
-            graph.flood_tree().into_iter().map(|flood| Switch { to: Vec::new(), flood }).collect();
-        for station in 0..graph.stations.len() {
-            let ways = graph.switch_ways(station);
-            switches.iter_mut().zip(ways).for_each(|(switch, way)| switch.to.push(way));
+        let (floods, stations) = (graph.flood_tree(), graph.stations.len());
+        let mut ways = vec![NO_WAY; floods.len() * stations];
+        for station in 0..stations {
+            for (switch, way) in graph.switch_ways(station).into_iter().enumerate() {
+                ways[switch * stations + station] = way.unwrap_or(NO_WAY);
+            }
         }
         Network {
             links: specs.iter().enumerate().map(one_way).collect(),
             stations: graph.stations.clone(),
             domains,
-            switches,
+            ways,
+            floods,
             routers,
             host_tables,
             wakes: Wakes::new(specs.len()),
@@ -113,6 +113,8 @@ impl<P: Packet> Network<P> {
 
     /// A station sends a packet now (panics if there is no such station). `now` must not lie before any earlier
     /// instant given; call [`Network::run_until`] with it first.
+    // In one piece with what makes the packet: a processor waits for what was just written if that is moved in larger pieces.
+    #[inline(always)]
     pub fn send(&mut self, station: u32, now: Time, to: Destination, packet: P, sink: &mut impl Sink<P>) {
         if to == Destination::Station(station) {
             return;
@@ -258,8 +260,30 @@ impl<P: Packet> Network<P> {
     }
 
     /// A packet enters a pipe that is not ideal, or that it is too large for.
-    #[inline(never)]
+    #[inline(always)]
     fn take_in(
+        &mut self,
+        pipe: usize,
+        now: Time,
+        arrival: Train,
+        shape: Shape,
+        routed: Routed<P>,
+        sink: &mut impl Sink<P>,
+    ) {
+        let own = &mut self.links[pipe];
+        if shape.segments > 1 || arrival.first < arrival.last || shape.segment_bytes > own.mtu {
+            return self.take_in_any(pipe, now, arrival, shape, routed, sink);
+        }
+        match own.pipe.take_in_one(arrival.first, shape.segment_bytes, routed) {
+            Ok(None) => {}
+            Ok(wake) => self.wakes.arm(pipe, wake),
+            Err(routed) => self.take_in_any(pipe, now, arrival, shape, routed, sink),
+        }
+    }
+
+    /// The same where more than the everyday case has to be thought of.
+    #[inline(never)]
+    fn take_in_any(
         &mut self,
         pipe: usize,
         now: Time,
@@ -289,7 +313,7 @@ impl<P: Packet> Network<P> {
     }
 
     /// A packet comes out of a pipe, and goes on through whatever holds nothing up.
-    #[inline(never)]
+    #[inline(always)]
     fn leave(
         &mut self,
         pipe: usize,
@@ -312,7 +336,7 @@ impl<P: Packet> Network<P> {
             let Some(station) = routed.next().station() else {
                 return self.flood(pipe, switch, now, delivery, routed, sink);
             };
-            let Some(next) = self.switches[switch].to[station as usize] else {
+            let Some(next) = self.way_from(switch, station) else {
                 return sink.drop(PipeId::from_index(pipe), now, DropCause::Router, routed.packet);
             };
             pipe = next as usize;
@@ -320,6 +344,13 @@ impl<P: Packet> Network<P> {
                 return self.take_in(pipe, now, delivery, shape, routed, sink);
             }
         }
+    }
+
+    /// The pipe to take from a switch to a station.
+    #[inline]
+    fn way_from(&self, switch: usize, station: u32) -> Option<u32> {
+        let way = self.ways[switch * self.stations.len() + station as usize];
+        (way != NO_WAY).then_some(way)
     }
 
     /// A switch sends a packet to all, but not back on `pipe` that it came from.
@@ -333,8 +364,8 @@ impl<P: Packet> Network<P> {
         routed: Routed<P>,
         sink: &mut impl Sink<P>,
     ) {
-        for i in 0..self.switches[switch].flood.len() {
-            let next = self.switches[switch].flood[i] as usize;
+        for i in 0..self.floods[switch].len() {
+            let next = self.floods[switch][i] as usize;
             // The pipe's twin leads back to where the packet came from.
             if next != twin(pipe) {
                 self.enter(next, now, delivery, routed.clone(), sink);
@@ -415,7 +446,7 @@ impl<P: Packet> Network<P> {
         let mut next = routed.next();
         for _ in 0..MOST_ROUTERS {
             let following = match (self.links[at].end, next.station()) {
-                (End::Switch(switch), Some(to)) => self.switches[switch as usize].to[to as usize],
+                (End::Switch(switch), Some(to)) => self.way_from(switch as usize, to),
                 (End::Router(router, _), Some(_)) => {
                     let view = &self.routers[router as usize];
                     routed.packet.way_at(view, routed.to().into()).and_then(|way| {

@@ -90,6 +90,18 @@ impl<P: Packet> Pipe<P> {
         true
     }
 
+    /// Takes in a single segment of so many bytes of IP that comes at `came`, if that is all there is to it here. Gives when
+    /// the next wake is, if that has changed; else the packet, for [`Pipe::take_in`].
+    #[inline(always)]
+    pub(crate) fn take_in_one(&mut self, came: Time, bytes: u32, packet: P) -> Result<Option<Time>, P> {
+        let Kind::Fifo(fifo) = &mut self.kind else { return Err(packet) };
+        let Some(due) = fifo.admit_one(came, bytes) else { return Err(packet) };
+        // The first in line is due next, whoever joins behind it.
+        let was_empty = fifo.next_due().is_none();
+        fifo.launch_one(due, packet);
+        Ok(was_empty.then_some(due))
+    }
+
     /// Takes a packet in, which measures so, that does not pass at once. `cut_through` says that another queue follows, so that a train may come out when its first segment
     /// arrives there, not its last. `drop` gets what is dropped, with its instant. Says whether the next wake may have
     /// changed.

@@ -35,11 +35,13 @@ impl Wakes {
     #[inline]
     pub fn arm(&mut self, pipe: usize, wake: Option<Time>) {
         let at = wake.unwrap_or(NEVER);
-        match self.places[pipe] {
-            NONE if at == NEVER => {}
-            NONE => self.join(pipe, at),
-            place if self.winners[place as usize] == at => {}
-            place => self.play(place as usize, at),
+        let place = self.places[pipe];
+        if place == NONE {
+            if at < NEVER {
+                self.join(pipe, at);
+            }
+        } else if self.winners[place as usize] != at {
+            self.play(place as usize, at);
         }
     }
 
@@ -75,7 +77,7 @@ impl Wakes {
     }
 
     /// Plays the matches of one place again, up to the first whose outcome stays the same.
-    #[inline]
+    #[inline(never)]
     fn play(&mut self, place: usize, at: Time) {
         let (mut place, mut winner) = (place, at);
         let winners = self.winners.as_mut_slice();

@@ -98,14 +98,10 @@ impl<'a> Engine<'a> {
             }
             self.now = next;
             self.wire.run_until(next);
-            if self.wire.has_come(next) {
-                self.take_arrived();
-            }
+            self.take_news();
             while let Some((_, slot)) = self.wakes.due(next) {
                 self.wake(slot)?;
-                if self.wire.has_come(next) {
-                    self.take_arrived();
-                }
+                self.take_news();
                 at_once += 1;
                 if at_once > MOST_AT_ONCE {
                     return Err(Error::Stuck(self.now));
@@ -120,11 +116,23 @@ impl<'a> Engine<'a> {
         (0..SLOTS).for_each(|slot| self.wakes.arm(SLOTS * flow + slot, None));
     }
 
+    /// Looks at packets that have left their devices' queues, then at those that have come.
+    #[inline]
+    fn take_news(&mut self) {
+        while let Some(to) = self.wire.next_left() {
+            let index = to as usize / 2;
+            let side = if to.is_multiple_of(2) { Side::Receiver } else { Side::Sender };
+            if self.waits_for_device(index, side) {
+                self.go_on(index, side);
+            }
+        }
+        if self.wire.has_come(self.now) {
+            self.take_arrived();
+        }
+    }
+
     #[inline(never)]
     fn take_arrived(&mut self) {
-        while let Some(to) = self.wire.next_left() {
-            self.go_on(to);
-        }
         while let Some(packet) = self.wire.receive(self.now) {
             self.take(packet);
         }
@@ -170,14 +178,22 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A packet to number `to` has left its host: the end that sent it may have waited for that.
-    fn go_on(&mut self, to: u32) {
-        let index = to as usize / 2;
-        let side = if to.is_multiple_of(2) { Side::Receiver } else { Side::Sender };
-        let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.over) else { return };
-        if let Traffic::Tcp(transfer) = &mut flow.traffic
-            && transfer.go_on(side, self.now, &mut self.wire)
-        {
+    /// Whether an end waits until a packet of it has left its host.
+    #[inline]
+    fn waits_for_device(&self, index: usize, side: Side) -> bool {
+        match self.flows.get(index) {
+            Some(Flow { traffic: Traffic::Tcp(transfer), over: false, .. }) => {
+                transfer.waits_for_device(side)
+            }
+            _ => false,
+        }
+    }
+
+    /// A packet of an end that had waited for that has left its host.
+    #[inline(never)]
+    fn go_on(&mut self, index: usize, side: Side) {
+        if let Traffic::Tcp(transfer) = &mut self.flows[index].traffic {
+            transfer.go_on(side, self.now, &mut self.wire);
             self.follow_up(index, side);
         }
     }

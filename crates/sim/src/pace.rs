@@ -21,6 +21,8 @@ impl Pace {
     }
 
     /// How many bytes may be worked on at `now`, at most `most`, or when to ask again.
+    // By itself: its divisions would cost applications without a pace their registers.
+    #[inline(never)]
     pub(crate) fn allowed(&self, now: Time, most: u64) -> Result<u64, Time> {
         let bytes = |ns: u64| u128::from(self.rate.0) * u128::from(ns) / 8_000_000_000;
         let wanted = bytes(TICK_NS).clamp(1, u128::from(most)) as u64;

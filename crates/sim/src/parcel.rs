@@ -54,15 +54,20 @@ impl Number {
 
 impl Parcel {
     /// A segment for number `to`, with so many bytes of headers in each of its segments.
-    #[inline]
     pub(crate) fn of_segment(to: u32, header: u32, segment: Segment) -> Parcel {
-        match (u8::try_from(header), Number::new(to)) {
-            (Ok(header), Some(to)) if segment.sack.is_none() && segment.syn.is_none() => {
-                let Segment { seq, ack, len, tsval, tsecr, mss, window, flags, ecn, .. } = segment;
-                Parcel::Plain { to, header, ecn, flags, seq, ack, len, tsval, tsecr, mss, window, _full: 0 }
-            }
-            _ => Parcel::Boxed(Box::new(SimPacket { to, header, body: Body::Tcp(segment) })),
+        Parcel::plain(to, header, &segment)
+            .unwrap_or_else(|| Parcel::Boxed(Box::new(SimPacket { to, header, body: Body::Tcp(segment) })))
+    }
+
+    /// The same where it is not to lie on the heap.
+    #[inline]
+    pub(crate) fn plain(to: u32, header: u32, segment: &Segment) -> Option<Parcel> {
+        let (header, to) = (u8::try_from(header).ok()?, Number::new(to)?);
+        if segment.sack.is_some() || segment.syn.is_some() {
+            return None;
         }
+        let &Segment { seq, ack, len, tsval, tsecr, mss, window, flags, ecn, .. } = segment;
+        Some(Parcel::Plain { to, header, ecn, flags, seq, ack, len, tsval, tsecr, mss, window, _full: 0 })
     }
 
     /// Who it is for.

@@ -101,7 +101,7 @@ impl Transfer {
         if segment.segs() > self.gro[side as usize] {
             segment = self.take_parts(side, segment, now, wire);
         }
-        self.take_one(side, segment, now, wire);
+        self.take_one(side, &segment, now, wire);
     }
 
     /// Takes what is more than a card hands over in one, but for the last part, which it gives.
@@ -110,14 +110,14 @@ impl Transfer {
         let most = self.gro[side as usize];
         while segment.segs() > most {
             let rest = segment.split_off(most);
-            self.take_one(side, std::mem::replace(&mut segment, rest), now, wire);
+            self.take_one(side, &std::mem::replace(&mut segment, rest), now, wire);
             self.send(side, now, wire);
         }
         segment
     }
 
     #[inline]
-    fn take_one(&mut self, side: Side, segment: Segment, now: Time, wire: &mut Wire) {
+    fn take_one(&mut self, side: Side, segment: &Segment, now: Time, wire: &mut Wire) {
         self.tell_room(side, now, wire);
         if side == Side::Sender && self.trace.is_some() {
             self.take_traced(segment, now);
@@ -130,7 +130,7 @@ impl Transfer {
     }
 
     #[cold]
-    fn take_traced(&mut self, segment: Segment, now: Time) {
+    fn take_traced(&mut self, segment: &Segment, now: Time) {
         let (ack, is_syn) = (segment.ack, segment.syn.is_some());
         let blocks = segment.sack.as_ref().map_or(0, |sack| sack.as_slice().len());
         self.sender.on_segment(now.0, segment);
@@ -145,15 +145,19 @@ impl Transfer {
         self.end(side).on_timer(now.0);
     }
 
-    /// A packet of one end has left its device's queue. Tells whether that end had waited for it; what follows is sent by
-    /// [`Self::work`].
-    pub(crate) fn go_on(&mut self, side: Side, now: Time, wire: &mut Wire) -> bool {
-        if !self.end(side).waits_for_device() {
-            return false;
+    /// Whether one end waits until a packet of it has left its device's queue.
+    #[inline]
+    pub(crate) fn waits_for_device(&self, side: Side) -> bool {
+        match side {
+            Side::Sender => self.sender.waits_for_device(),
+            Side::Receiver => self.receiver.waits_for_device(),
         }
+    }
+
+    /// The end has waited enough. What follows is sent by [`Self::work`].
+    pub(crate) fn go_on(&mut self, side: Side, now: Time, wire: &mut Wire) {
         self.tell_room(side, now, wire);
         self.end(side).on_device_sent(now.0);
-        true
     }
 
     /// The sender hears how much room its device's queue has, where there is one. The receiver sends no data, and only data
@@ -238,19 +242,24 @@ impl Transfer {
             Side::Sender => (&mut self.sender, &self.there, self.number + Side::Receiver as u32),
             Side::Receiver => (&mut self.receiver, &self.back, self.number + Side::Sender as u32),
         };
-        while let Some(segment) = endpoint.transmit(now.0) {
-            let mut header = self.header;
-            if segment.syn.is_some() {
-                header = endpoint.config().ip_header + 20 + segment.option_bytes(true);
-            } else if let Some(sack) = &segment.sack {
-                header += 4 + 8 * sack.count() as u32;
-            }
+        while let Some(segment) = endpoint.next_segment() {
             if side == Side::Sender
                 && let Some(trace) = &mut self.trace
             {
-                trace.sent(now, &endpoint.sk, &segment);
+                trace.sent(now, &endpoint.sk, segment);
             }
-            wire.send(route, now, Parcel::of_segment(to, header, segment));
+            let plain = Parcel::plain(to, self.header, segment);
+            let Some(segment) = endpoint.transmit(now.0) else { return };
+            let parcel = plain.unwrap_or_else(|| {
+                let mut header = self.header;
+                if segment.syn.is_some() {
+                    header = endpoint.config().ip_header + 20 + segment.option_bytes(true);
+                } else if let Some(sack) = &segment.sack {
+                    header += 4 + 8 * sack.count() as u32;
+                }
+                Parcel::of_segment(to, header, segment)
+            });
+            wire.send(route, now, parcel);
         }
     }
 }

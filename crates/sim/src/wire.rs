@@ -124,10 +124,10 @@ impl Wire {
         Some(device.room(to, is_free))
     }
 
-    /// Whether a packet has come or has left its device's queue, and waits to be looked at.
+    /// Whether a packet has come and waits to be looked at.
     #[inline]
     pub(crate) fn has_come(&self, now: Time) -> bool {
-        self.arrived.next() <= now || !self.left.is_empty()
+        self.arrived.next() <= now
     }
 
     /// The number of a packet that has left its device's queue.
@@ -140,17 +140,24 @@ impl Wire {
     #[inline]
     pub(crate) fn send(&mut self, route: &Route, now: Time, packet: impl Into<Parcel>) {
         let mut packet = packet.into();
-        // Fragments have been made by the host already, and travel as one object all the same.
-        if self.segmentation == Segmentation::Host && packet.is_tcp() {
-            while packet.segments() > 1 {
-                let rest = packet.split_off(1);
-                self.send_through_device(route, now, std::mem::replace(&mut packet, rest));
-            }
+        if self.segmentation == Segmentation::Host {
+            packet = self.send_parts(route, now, packet);
         }
         self.send_through_device(route, now, packet);
     }
 
-    #[inline]
+    /// Sends the segments of a super-packet but for the last, which it gives.
+    #[cold]
+    fn send_parts(&mut self, route: &Route, now: Time, mut packet: Parcel) -> Parcel {
+        // Fragments have been made by the host already, and travel as one object all the same.
+        while packet.is_tcp() && packet.segments() > 1 {
+            let rest = packet.split_off(1);
+            self.send_through_device(route, now, std::mem::replace(&mut packet, rest));
+        }
+        packet
+    }
+
+    #[inline(always)]
     fn send_through_device(&mut self, route: &Route, now: Time, packet: Parcel) {
         if let Some(device) = self.devices.at(route.from) {
             let busy = self.network.busy(route.from, now);
@@ -164,12 +171,20 @@ impl Wire {
         self.send_one(route, now, packet);
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_one(&mut self, route: &Route, now: Time, packet: Parcel) {
         if self.neighbours.knows(route.from, route.next) {
             let to = Destination::Station(route.to);
             self.network.send(route.from, now, to, packet, &mut self.arrived);
-        } else if self.neighbours.keep((route.from, route.next), now, route.to, packet) {
+        } else {
+            self.send_unknown(route, now, packet);
+        }
+    }
+
+    /// A packet to a neighbour that is not known yet.
+    #[cold]
+    fn send_unknown(&mut self, route: &Route, now: Time, packet: Parcel) {
+        if self.neighbours.keep((route.from, route.next), now, route.to, packet) {
             self.ask(route.from, route.next, now);
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     Accepted, AckAction, AckFields, CaEvent, Config, CongestionControl, Event, Flags, Receiver, Segment,
     TcpSock, timestamp_ms,
 };
-use std::collections::VecDeque;
+use std::{borrow::Borrow, collections::VecDeque};
 
 /// Where a connection stands (`include/net/tcp_states.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +104,12 @@ impl Endpoint {
     pub(crate) fn timestamp(&self, clock_ns: u64) -> u32 {
         let step = self.behaviour.timestamp_step_ms;
         let ms = timestamp_ms(clock_ns);
-        if step == 1 { ms } else { ms - ms % step }
+        match step {
+            1 => ms,
+            // Linux 2.4 at its 100 ticks: a constant is divided by without a division.
+            10 => ms - ms % 10,
+            _ => ms - ms % step,
+        }
     }
 
     pub(crate) fn set_state(&mut self, state: State) {
@@ -113,13 +118,14 @@ impl Endpoint {
     }
 
     /// A segment arrives.
-    #[inline]
-    pub fn on_segment(&mut self, now: u64, segment: Segment) {
+    #[inline(always)]
+    pub fn on_segment(&mut self, now: u64, segment: impl Borrow<Segment>) {
+        let segment = segment.borrow();
         self.set_clock(now);
         if self.state == State::Established && !segment.flags.any(Flags::RST.with(Flags::SYN)) {
-            self.process(&segment);
+            self.process(segment);
         } else {
-            self.on_other_segment(&segment);
+            self.on_other_segment(segment);
         }
     }
 
@@ -230,6 +236,7 @@ impl Endpoint {
     }
 
     /// A segment leaves: what the receiving half has to say goes with it.
+    #[inline(always)]
     pub(crate) fn emit(&mut self, mut segment: Segment) {
         let fields = self.receiver.ack_fields(&mut self.sk);
         segment.ack = fields.ack;
@@ -276,6 +283,13 @@ impl Endpoint {
         self.out.pop_front()
     }
 
+    /// What [`Self::transmit`] will give, to be read where it lies: a processor waits for what was just written if that is
+    /// moved in larger pieces.
+    #[inline]
+    pub fn next_segment(&self) -> Option<&Segment> {
+        self.out.front()
+    }
+
     /// The application writes; gives how many bytes the send buffer took.
     pub fn write(&mut self, now: u64, bytes: u64) -> u64 {
         self.set_clock(now);
@@ -289,6 +303,7 @@ impl Endpoint {
     }
 
     /// The application reads at most so many bytes; gives how many there were.
+    #[inline]
     pub fn read(&mut self, now: u64, most: u64) -> u64 {
         self.set_clock(now);
         let clock = self.clock();

@@ -41,6 +41,7 @@ impl Receiver {
 
     /// `tcp_send_dupack`, as often as `tcp_oow_rate_limited` lets it.
     pub(super) fn refuse(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) -> AckAction {
+        self.announced = None;
         if !segment.is_data() {
             if self.refused.is_some_and(|last| now < last + REFUSAL_INTERVAL) {
                 return AckAction::None;
@@ -227,6 +228,7 @@ impl Receiver {
         let place = self.sacks.extend(start, end);
         if place.unwrap_or(self.sacks.len()) >= BLOCKS_EXPECTED && self.compression.held > 0 {
             accepted.earlier = Some(Box::new(self.ack_fields(sk)));
+            self.announced = None;
             self.ack_sent(sk);
             sk.icsk_ack_pending |= SCHED;
         }

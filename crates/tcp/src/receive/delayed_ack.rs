@@ -120,6 +120,7 @@ impl Receiver {
     }
 
     /// `tcp_ack_snd_check`: what is to be done about the ACK, after a segment was dealt with and data was sent.
+    #[inline]
     pub fn ack_check(&mut self, sk: &mut TcpSock, now: u64) -> AckAction {
         if sk.icsk_ack_pending & SCHED == 0 {
             return AckAction::None;
@@ -230,6 +231,7 @@ impl Receiver {
     }
 
     /// A segment with the fields of [`Self::ack_fields`] was sent (`tcp_event_ack_sent`).
+    #[inline]
     pub fn ack_sent(&mut self, sk: &mut TcpSock) {
         self.compression.held = 0;
         self.compression.timer = None;

@@ -116,6 +116,9 @@ pub struct Receiver {
     share: Share,
     /// `rcv_nxt` when the window was announced last.
     rcv_wup: u32,
+    /// The header's field of that window, until anything happens that it depends on: who only sends announces the same again
+    /// with each packet.
+    announced: Option<u16>,
     /// The timestamp to echo, ms.
     ts_recent: u32,
     last_tsecr: u32,
@@ -147,6 +150,7 @@ impl Receiver {
             sack: false,
             timestamps: false,
             rcv_wup: 0,
+            announced: None,
             ts_recent: 0,
             last_tsecr: 0,
             measure: Measure::default(),
@@ -171,6 +175,7 @@ impl Receiver {
             sk.icsk_delack_max = self.settings.hz / 5;
         }
         self.rcv_wup = sk.rcv_nxt;
+        self.announced = None;
         sk.copied_seq = sk.rcv_nxt;
         self.note_arrival(sk, now);
         sk.icsk_ack_rcv_mss = initial_rcv_mss(sk);
@@ -206,6 +211,7 @@ impl Receiver {
 
     /// [`Self::accept`] of a segment that was found to be inside the window; what became of it is written where there is
     /// nothing yet, for it is large.
+    #[inline(always)]
     pub(crate) fn take_expected(
         &mut self,
         sk: &mut TcpSock,
@@ -222,12 +228,14 @@ impl Receiver {
         }
         self.measure_rtt_by_timestamp(sk, now, segment);
         if segment.is_data() {
+            self.announced = None;
             self.accept_cwr(sk, segment);
             self.queue_data(sk, now, segment, accepted);
         }
     }
 
     /// What a segment that is about to leave says; also remembers the window that it announces.
+    #[inline(always)]
     pub fn ack_fields(&mut self, sk: &mut TcpSock) -> AckFields {
         let window = self.select_window(sk);
         let room = if self.timestamps { 3 } else { 4 };
@@ -242,6 +250,7 @@ impl Receiver {
     }
 
     /// Bytes that can be read.
+    #[inline]
     pub fn readable(&self, sk: &TcpSock) -> u64 {
         let ahead = sk.rcv_nxt.wrapping_sub(sk.copied_seq);
         u64::from(ahead - u32::from(self.fin && !self.fin_read))
@@ -253,7 +262,9 @@ impl Receiver {
     }
 
     /// The application reads at most so many bytes (`tcp_recvmsg`). Gives how many there were, and whether an ACK is due.
+    #[inline]
     pub fn read(&mut self, sk: &mut TcpSock, now: u64, most: u64) -> (u64, AckAction) {
+        self.announced = None;
         let mut copied = 0;
         while copied < most {
             let bytes = self.queue.read(most - copied);

@@ -87,14 +87,18 @@ impl SackList {
     }
 
     /// What an ACK reports: at most `room` blocks. The duplicate is reported once.
+    #[inline]
     pub fn take(&mut self, room: usize) -> Option<SackBlocks> {
-        if self.count == 0 && self.duplicate.is_none() {
-            return None;
-        }
+        let is_empty = self.count == 0 && self.duplicate.is_none();
+        if is_empty { None } else { Some(self.take_some(room)) }
+    }
+
+    #[inline(never)]
+    fn take_some(&mut self, room: usize) -> SackBlocks {
         let mut blocks = SackBlocks::default();
         let all = self.duplicate.take().into_iter().chain(self.blocks[..self.count].iter().copied());
         all.take(room).for_each(|(start, end)| blocks.push(start, end));
-        Some(blocks)
+        blocks
     }
 }
 

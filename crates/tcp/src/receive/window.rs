@@ -278,6 +278,9 @@ impl Receiver {
     /// `tcp_select_window`: chooses the window, remembers it, and gives the header's field. The right edge stays or moves
     /// to the right, except (6.6 and newer) when a segment had to be dropped for want of memory.
     pub(super) fn select_window(&mut self, sk: &mut TcpSock) -> u16 {
+        if let Some(field) = self.announced {
+            return field;
+        }
         if self.settings.zero_without_memory && sk.icsk_ack_pending & super::delayed_ack::NOMEM != 0 {
             sk.rcv_wnd = 0;
             self.rcv_wup = sk.rcv_nxt;
@@ -290,6 +293,8 @@ impl Receiver {
         }
         sk.rcv_wnd = window;
         self.rcv_wup = sk.rcv_nxt;
-        (window >> self.window_scale).min(u32::from(u16::MAX)) as u16
+        let field = (window >> self.window_scale).min(u32::from(u16::MAX)) as u16;
+        self.announced = Some(field);
+        field
     }
 }

@@ -31,6 +31,7 @@ impl Endpoint {
     }
 
     /// Whether data waits for [`Self::on_device_sent`].
+    #[inline]
     pub fn waits_for_device(&self) -> bool {
         self.tx.device.throttled
     }

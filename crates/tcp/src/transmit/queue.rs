@@ -112,7 +112,7 @@ impl SendQueue {
     }
 
     /// Appends a packet that is being sent; it is not yet in the list by time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, skb: Skb) -> u32 {
         let id = self.store(skb);
         if self.order.len() == self.order.capacity() {

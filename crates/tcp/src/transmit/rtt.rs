@@ -78,6 +78,11 @@ impl Endpoint {
     /// `tcp_set_rto`, `tcp_bound_rto`.
     fn set_rto(&mut self) {
         let us = u64::from(self.sk.srtt_us >> 3) + u64::from(self.sk.rttvar_us);
+        // Most often it is rounded up to the same again, which shows without a division.
+        let present = self.jiffies_to_us(self.sk.icsk_rto);
+        if us <= present && us + self.tx.jiffy_us > present && self.sk.icsk_rto <= self.rto_max() {
+            return;
+        }
         self.sk.icsk_rto = self.us_to_jiffies(us).min(self.rto_max());
     }
 

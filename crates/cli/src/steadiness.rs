@@ -30,6 +30,7 @@ const LOOK_S: f64 = 0.1;
 pub struct Steadiness {
     /// Time and payload of all streams since the start, seconds and bytes.
     arrived: Vec<(f64, f64)>,
+    bytes: f64,
     streams: BTreeMap<String, Seen>,
     losses: Vec<f64>,
     rtt_s: f64,
@@ -38,7 +39,6 @@ pub struct Steadiness {
 
 #[derive(Debug, Default)]
 struct Seen {
-    bytes: f64,
     last_us: i64,
     retransmitted: i64,
 }
@@ -57,14 +57,13 @@ pub struct Estimate {
 }
 
 impl Steadiness {
-    /// Takes one look at all streams.
+    /// Takes looks at the streams in order of time.
     pub fn add(&mut self, rows: &[FlowSample]) {
-        let Some(time_us) = rows.first().map(|row| row.time_us) else { return };
-        let time_s = time_us as f64 * 1e-6;
         for row in rows {
+            let time_s = row.time_us as f64 * 1e-6;
             let seen = self.streams.entry(row.flow.clone()).or_default();
             let span_s = (row.time_us - seen.last_us) as f64 * 1e-6;
-            seen.bytes += row.goodput_bps.unwrap_or(0) as f64 / 8.0 * span_s;
+            self.bytes += row.goodput_bps.unwrap_or(0) as f64 / 8.0 * span_s;
             seen.last_us = row.time_us;
             let retransmitted = row.total_retrans_segs.unwrap_or(0);
             let far = self.losses.last().is_none_or(|last| time_s - last > SAME_LOSS * self.rtt_s);
@@ -75,8 +74,8 @@ impl Steadiness {
             if let Some(rtt) = row.srtt_us.or(row.rcv_rtt_us) {
                 self.rtt_s = rtt as f64 * 1e-6;
             }
+            self.arrived.push((time_s, self.bytes));
         }
-        self.arrived.push((time_s, self.streams.values().map(|seen| seen.bytes).sum()));
     }
 
     /// True once the estimate is good enough.

@@ -141,7 +141,7 @@ fn join(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
     for row in &mut rows {
         let Some(samples) = by_flow.get(row.flow.as_str()) else { continue };
         let spacing = match samples.as_slice() {
-            [first, second, ..] => second.time_us - first.time_us,
+            [first, .., last] => (last.time_us - first.time_us) / (samples.len() as i64 - 1),
             _ => continue,
         };
         let after = samples.partition_point(|sample| sample.time_us < row.time_us);

@@ -80,7 +80,7 @@ impl Teller {
             form,
             sample,
             start: None,
-            looks: Looks::default(),
+            looks: Looks::new(sample),
             notes: Vec::new(),
             recording,
             auto: is_auto.then(Steadiness::default),

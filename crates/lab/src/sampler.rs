@@ -119,7 +119,7 @@ impl Sampler {
         if let (Some(sender), Some(receiver)) = (&state.sender, &state.receiver) {
             let mut row = FlowSample { flow: name.clone(), ..FlowSample::default() };
             let read = watch::read_sender(sender.as_fd(), &mut row)
-                .and_then(|()| watch::read_receiver(receiver.as_fd(), &mut row));
+                .and_then(|_| watch::read_receiver(receiver.as_fd(), &mut row));
             if read.is_ok() {
                 row.time_us = micros(self.time.now());
                 let received = flow.received.load(Ordering::Relaxed);

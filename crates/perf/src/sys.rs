@@ -3,10 +3,10 @@
 
 use std::{
     fs::File,
-    io::{self, Write},
+    io::{self, Read, Write},
     mem,
     net::Ipv6Addr,
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd},
     time::Duration,
 };
 
@@ -192,6 +192,44 @@ pub(crate) fn wait_any(files: &[BorrowedFd<'_>], wait: Duration) -> io::Result<V
         _ => {}
     }
     Ok(polls.iter().map(|poll| poll.revents != 0).collect())
+}
+
+/// Becomes readable at a time that any thread may set (timerfd_create(2)): who waits for it sleeps on meanwhile.
+#[derive(Debug)]
+pub(crate) struct Timer(File);
+
+impl Timer {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: the descriptor is new and nobody else's.
+        unsafe {
+            let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+            let raw = libc::timerfd_create(libc::CLOCK_MONOTONIC, flags);
+            if raw < 0 { Err(io::Error::last_os_error()) } else { Ok(Timer(File::from_raw_fd(raw))) }
+        }
+    }
+
+    /// In so much time, and not when it was set to before.
+    pub(crate) fn set(&self, time: Duration) -> io::Result<()> {
+        // Zero would be never.
+        let time = time.max(Duration::from_nanos(1));
+        let once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let first = libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        let set = libc::itimerspec { it_interval: once, it_value: first };
+        // SAFETY: `set` lives across the call, and the old setting is not asked for.
+        let done =
+            unsafe { libc::timerfd_settime(self.0.as_raw_fd(), 0, &raw const set, std::ptr::null_mut()) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// It is not readable any more, until the time that is set next.
+    pub(crate) fn take(&self) {
+        // Where it is not readable there is nothing to take.
+        let _ = (&self.0).read(&mut [0; 8]);
+    }
+
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Sets an integer socket option.

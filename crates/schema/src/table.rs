@@ -49,7 +49,9 @@ macro_rules! table {
                 &[$($crate::table::ColumnInfo { name: stringify!($metric), doc: $doc },)*];
 
             fn metric(&self, index: usize) -> Option<i64> {
-                [$(self.$metric,)*][index]
+                let mut i = 0;
+                $(if i == index { return self.$metric; } i += 1;)*
+                panic!("no metric column {index} of {i}");
             }
 
             fn set_metric(&mut self, index: usize, value: Option<i64>) {

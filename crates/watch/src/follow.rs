@@ -182,7 +182,7 @@ impl Watcher {
             let live = &mut self.live;
             let pass = kernel.look(|sample| {
                 if let Some(followed) = live.get_mut(&sample.cookie) {
-                    followed.sample(&sample);
+                    followed.sample(sample);
                 }
             })?;
             live.values_mut().filter(|followed| followed.looked_ns <= now).for_each(|it| it.stay(pass));

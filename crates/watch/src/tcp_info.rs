@@ -163,10 +163,17 @@ fields! {
 impl TcpInfo {
     /// Takes what the kernel returned; what is longer than the known layout is left out.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let len = bytes.len().min(TCP_INFO_BYTES);
-        let mut copy = [0; TCP_INFO_BYTES];
-        copy[..len].copy_from_slice(&bytes[..len]);
-        TcpInfo { bytes: copy, len }
+        let mut info = TcpInfo { bytes: [0; TCP_INFO_BYTES], len: 0 };
+        info.refill(bytes);
+        info
+    }
+
+    /// Becomes what [`TcpInfo::from_bytes`] gives.
+    pub(crate) fn refill(&mut self, bytes: &[u8]) {
+        self.len = bytes.len().min(TCP_INFO_BYTES);
+        let (told, rest) = self.bytes.split_at_mut(self.len);
+        told.copy_from_slice(&bytes[..told.len()]);
+        rest.fill(0);
     }
 
     /// Fills in the fields that grow with the clock alone, where the kernel returned them: how long ago data was sent, data was

@@ -143,7 +143,7 @@ fn conduct(
     // Before the streams, so that the way is idle.
     let probing = if options.latency { begin_probing(options, &control, cookie, observer)? } else { None };
     let streams = connect_streams(options, &spec, control.peer()?, &cookie, observer)?;
-    let mut running = Running::prepare(streams, &spec, &options.pin)?;
+    let mut running = Running::prepare(streams, &spec, &options.pin, observer.sample_interval())?;
     control.expect(State::TestStart, phase)?;
     control.expect(State::TestRunning, phase)?;
 

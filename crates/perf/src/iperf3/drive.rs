@@ -11,9 +11,7 @@ use units::Bytes;
 
 use crate::{
     error::Attempted,
-    iperf3::{
-        Error, Observer, control::Control, running::Running, sampler::Sampler, tally::Tally, wire::Code,
-    },
+    iperf3::{Error, Observer, control::Control, looking::TICK, running::Running, tally::Tally, wire::Code},
     report::{Amount, Direction, Interval, Protocol, TestSpec},
     sys,
 };
@@ -88,6 +86,7 @@ impl<'a> Drive<'a> {
         }
         self.begin = self.running.begin();
         let ended = self.conduct();
+        self.tell_samples(true);
         let now_s = self.now().as_secs_f64();
         let long_enough = self.tally.open_s(now_s) >= SHORTEST * self.spec.interval.as_secs_f64()
             || self.intervals.is_empty();
@@ -98,14 +97,13 @@ impl<'a> Drive<'a> {
     }
 
     fn conduct(&mut self) -> Result<Ended, Error> {
-        let mut sampler = Sampler::default();
-        let sample_every = self.observer.sample_interval();
-        let mut next_sample = sample_every;
+        let tick = self.observer.sample_interval().map(|every| every.max(TICK));
+        let mut next_tick = tick;
         let mut next_interval = self.first_interval();
         let mut idle = (self.begin, 0);
         let mut window = (Duration::ZERO, 0);
         loop {
-            let due = self.due(next_interval, next_sample);
+            let due = self.due(next_interval, next_tick);
             let readable = self.wait(due)?;
             if let Some(error) = self.running.shared.take_failure() {
                 // A stream that the other end closed: it may say why, a little later.
@@ -113,10 +111,13 @@ impl<'a> Drive<'a> {
                 return if says_why { Ok(Ended::Message) } else { Err(error.into()) };
             }
             let now = self.now();
-            if next_sample.is_some_and(|at| now >= at) {
-                let rows = sampler.sample(self.running.streams(), now.as_micros() as i64);
-                self.observer.samples(&rows);
-                next_sample = sample_every.map(|every| following(now, every));
+            let is_tick = next_tick.is_some_and(|at| now >= at);
+            if let Some(tick) = tick {
+                self.running.look_for_record(is_tick);
+                if is_tick {
+                    self.tell_samples(false);
+                    next_tick = Some(following(now, tick));
+                }
             }
             if self.tally.is_omitting() && now >= self.spec.omit {
                 self.count_from(now);
@@ -154,7 +155,7 @@ impl<'a> Drive<'a> {
     }
 
     /// What comes next, as a time since the data began.
-    fn due(&self, next_interval: Option<Duration>, next_sample: Option<Duration>) -> Duration {
+    fn due(&self, next_interval: Option<Duration>, next_tick: Option<Duration>) -> Duration {
         let now = self.now();
         let mut due = now + NAP;
         let end = match self.spec.amount {
@@ -166,7 +167,8 @@ impl<'a> Drive<'a> {
         let omitted = self.tally.is_omitting().then_some(self.spec.omit);
         let acknowledged =
             (self.bounds.conducts && self.running.shared.has_sent_all()).then_some(now + ACKNOWLEDGED);
-        for at in [next_interval, next_sample, end, omitted, acknowledged].into_iter().flatten() {
+        let look = next_tick.and_then(|_| self.running.next_look());
+        for at in [next_interval, next_tick, look, end, omitted, acknowledged].into_iter().flatten() {
             due = due.min(at);
         }
         due
@@ -178,12 +180,23 @@ impl<'a> Drive<'a> {
             return Err(Error::Interrupted);
         }
         let left = due.saturating_sub(self.now());
-        let files = [self.control.stream().as_fd(), self.running.wake()];
+        let files = [self.control.stream().as_fd(), self.running.wake(), self.running.shared.alarm()];
         let ready = sys::wait_any(&files, left).attempted(|| "cannot wait for a test's sockets".into())?;
         if ready[1] {
             self.running.take_wakes()?;
         }
+        if ready[2] {
+            self.running.shared.take_alarm();
+        }
         Ok(ready[0])
+    }
+
+    /// Hands on what the looks at the streams showed.
+    fn tell_samples(&mut self, all: bool) {
+        let rows = self.running.take_rows(all);
+        if !rows.is_empty() {
+            self.observer.samples(&rows);
+        }
     }
 
     /// Ends the interval under way.

@@ -1,50 +1,57 @@
-//! Samples of a test of any length in bounded memory: when there are too many, every second look goes.
+//! Samples of a test of any length in bounded memory: when there are too many, every second one of each stream goes.
+
+use std::{collections::BTreeMap, time::Duration};
 
 use schema::FlowSample;
 
 /// Rows that are kept at most.
 const ROWS_MAX: usize = 50_000;
 
-/// Looks at a test's streams, evenly thinned out.
+/// Rows of a test's streams, evenly thinned out.
 #[derive(Debug)]
 pub struct Looks {
-    kept: Vec<Vec<FlowSample>>,
-    rows: usize,
-    /// Of so many looks one is kept.
-    stride: usize,
-    seen: usize,
-}
-
-impl Default for Looks {
-    fn default() -> Self {
-        Looks { kept: Vec::new(), rows: 0, stride: 1, seen: 0 }
-    }
+    kept: Vec<FlowSample>,
+    /// Of each stream one row in so much time is kept.
+    every_us: i64,
+    /// When the next one of each may come.
+    next_us: BTreeMap<String, i64>,
 }
 
 impl Looks {
-    /// Takes one look: a row for each stream, of one instant.
-    pub fn add(&mut self, look: &[FlowSample]) {
-        self.seen += 1;
-        if !(self.seen - 1).is_multiple_of(self.stride) {
-            return;
+    /// Of streams that are looked at once in `every`.
+    pub fn new(every: Duration) -> Self {
+        Looks { kept: Vec::new(), every_us: every.as_micros().max(1) as i64, next_us: BTreeMap::new() }
+    }
+
+    /// Takes rows in order of time.
+    pub fn add(&mut self, rows: &[FlowSample]) {
+        for row in rows {
+            if is_next(row, self.every_us, &mut self.next_us) {
+                self.kept.push(row.clone());
+            }
         }
-        self.rows += look.len();
-        self.kept.push(look.to_vec());
-        while self.rows > ROWS_MAX && self.kept.len() > 1 {
-            let mut index = 0;
-            self.kept.retain(|_| {
-                index += 1;
-                index % 2 == 1
-            });
-            self.rows = self.kept.iter().map(Vec::len).sum();
-            self.stride *= 2;
+        while self.kept.len() > ROWS_MAX.max(self.next_us.len()) {
+            self.every_us *= 2;
+            self.next_us.clear();
+            self.kept.retain(|row| is_next(row, self.every_us, &mut self.next_us));
         }
     }
 
     /// What was kept, in the order of time.
     pub fn into_rows(self) -> Vec<FlowSample> {
-        self.kept.concat()
+        self.kept
     }
+}
+
+/// Whether a row is the first of its stream in an interval.
+fn is_next(row: &FlowSample, every_us: i64, next_us: &mut BTreeMap<String, i64>) -> bool {
+    let next = (row.time_us / every_us + 1) * every_us;
+    match next_us.get_mut(&row.flow) {
+        Some(at) if row.time_us < *at => return false,
+        Some(at) => *at = next,
+        None => drop(next_us.insert(row.flow.clone(), next)),
+    }
+    true
 }
 
 #[cfg(test)]
@@ -53,13 +60,19 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded_and_even() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::new(Duration::from_micros(1));
         for time_us in 0..200_000 {
-            looks.add(&[FlowSample { time_us, ..FlowSample::default() }]);
+            let row = |flow: &str| FlowSample { time_us, flow: flow.into(), ..FlowSample::default() };
+            looks.add(&[row("stream-1")]);
+            if time_us % 1000 == 0 {
+                looks.add(&[row("stream-3")]);
+            }
         }
-        let times: Vec<i64> = looks.into_rows().iter().map(|row| row.time_us).collect();
-        assert!((ROWS_MAX / 2..=ROWS_MAX).contains(&times.len()), "{}", times.len());
-        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == times[1] - times[0]));
-        assert_eq!(times[0], 0);
+        let (often, seldom): (Vec<_>, Vec<_>) =
+            looks.into_rows().into_iter().partition(|row| row.flow == "stream-1");
+        assert!((ROWS_MAX / 2..=ROWS_MAX).contains(&often.len()), "{}", often.len());
+        assert!(often.windows(2).all(|pair| pair[1].time_us - pair[0].time_us == often[1].time_us));
+        assert_eq!(often[0].time_us, 0);
+        assert_eq!(seldom.len(), 200, "they are apart by more than what goes");
     }
 }

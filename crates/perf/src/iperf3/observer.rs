@@ -22,11 +22,11 @@ pub trait Observer {
         None
     }
 
-    /// One look at each TCP stream: flow `stream-1` and so on, times since the data began. What this end sends has the sender's
-    /// metrics, what it receives the receiver's.
+    /// What looks at the streams showed, in order of time, some 50 times a second: flow `stream-1` and so on, times since the data
+    /// began. What this end sends has the sender's metrics, what it receives the receiver's.
     fn samples(&mut self, _rows: &[FlowSample]) {}
 
-    /// Asked after each look: whether the test may end before its time.
+    /// Asked all the time: whether the test may end before its time.
     fn is_enough(&mut self) -> bool {
         false
     }

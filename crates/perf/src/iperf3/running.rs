@@ -8,10 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use schema::FlowSample;
+
 use crate::{
     Error,
     error::Attempted,
     iperf3::{
+        looking::Looking,
         shared::Shared,
         stream::{Look, Stream},
     },
@@ -45,8 +48,17 @@ struct Used {
 }
 
 impl Running {
-    /// Makes the threads, which wait for [`Running::begin`]. Thread `i` is pinned to processor `pin[i % pin.len()]`.
-    pub(crate) fn prepare(streams: Vec<Stream>, spec: &Arc<TestSpec>, pin: &[usize]) -> Result<Self, Error> {
+    /// Makes the threads, which wait for [`Running::begin`]. Thread `i` is pinned to processor `pin[i % pin.len()]`. Streams are
+    /// looked at for the record each `sample`.
+    pub(crate) fn prepare(
+        mut streams: Vec<Stream>,
+        spec: &Arc<TestSpec>,
+        pin: &[usize],
+        sample: Option<Duration>,
+    ) -> Result<Self, Error> {
+        for stream in &mut streams {
+            stream.looking = Looking::new(sample, stream.udp.is_some());
+        }
         let what = || "cannot make the threads of a test".to_string();
         let (shared, wake) = Shared::new().attempted(what)?;
         let mut running = Running {
@@ -68,6 +80,7 @@ impl Running {
                     if let Err(error) = pinned.and_then(|()| streams[index].run(&spec, &shared)) {
                         shared.fail(error);
                     }
+                    streams[index].looking.is_left();
                     shared.wake();
                 }
                 let (user, system) = sys::thread_time();
@@ -81,9 +94,7 @@ impl Running {
 
     /// Lets the data begin.
     pub(crate) fn begin(&self) -> Instant {
-        let now = Instant::now();
-        self.shared.begin();
-        now
+        self.shared.begin()
     }
 
     pub(crate) fn streams(&self) -> &[Stream] {
@@ -105,6 +116,26 @@ impl Running {
     /// Looks at all streams.
     pub(crate) fn look(&self) -> Vec<Look> {
         self.streams.iter().map(Stream::look).collect()
+    }
+
+    /// When a stream is to be looked at for the record by whoever conducts the test, time since the data began.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        self.streams.iter().filter_map(|stream| stream.looking.wanted_us()).min().map(Duration::from_micros)
+    }
+
+    /// Does so; `all`: at all that nobody looked at in time.
+    pub(crate) fn look_for_record(&self, all: bool) {
+        self.streams.iter().for_each(|stream| stream.looking.help(stream, &self.shared, all));
+    }
+
+    /// The rows of these looks in order of time, each once; without `all` those to which no older one can be added.
+    pub(crate) fn take_rows(&self, all: bool) -> Vec<FlowSample> {
+        let complete = self.streams.iter().map(|stream| stream.looking.due_us()).min();
+        let until_us = complete.filter(|_| !all).unwrap_or(u64::MAX);
+        let mut rows = Vec::new();
+        self.streams.iter().for_each(|stream| stream.looking.take_rows(until_us, &mut rows));
+        rows.sort_by_key(|row| row.time_us);
+        rows
     }
 
     /// Payload of all streams together.

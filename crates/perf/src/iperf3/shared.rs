@@ -3,20 +3,26 @@
 
 use std::{
     io::{PipeReader, PipeWriter, Write},
+    os::fd::BorrowedFd,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc, Condvar, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
-use crate::Error;
+use crate::{Error, sys};
 
+/// The alarm is not set.
+const NEVER: u64 = u64::MAX;
 /// No limit.
 const UNLIMITED: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     gate: Mutex<Gate>,
+    /// When the gate was opened.
+    begin: OnceLock<Instant>,
     opened: Condvar,
     sending_over: AtomicBool,
     over: AtomicBool,
@@ -29,6 +35,15 @@ pub(crate) struct Shared {
     wanted: AtomicU64,
     failed: Mutex<Option<Error>>,
     wake: PipeWriter,
+    alarm: Alarm,
+}
+
+/// Wakes who conducts the test at the earliest of the times that threads have asked for.
+#[derive(Debug)]
+struct Alarm {
+    timer: sys::Timer,
+    /// Since the data began.
+    set_us: Mutex<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +59,7 @@ impl Shared {
         let (reader, wake) = std::io::pipe()?;
         let shared = Shared {
             gate: Mutex::new(Gate::Closed),
+            begin: OnceLock::new(),
             opened: Condvar::new(),
             sending_over: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -53,6 +69,7 @@ impl Shared {
             wanted: AtomicU64::new(UNLIMITED),
             failed: Mutex::new(None),
             wake,
+            alarm: Alarm { timer: sys::Timer::new()?, set_us: Mutex::new(NEVER) },
         };
         Ok((shared, reader))
     }
@@ -66,8 +83,16 @@ impl Shared {
         *gate == Gate::Open
     }
 
-    pub(crate) fn begin(&self) {
+    /// Lets the data begin, and tells when.
+    pub(crate) fn begin(&self) -> Instant {
+        let begin = *self.begin.get_or_init(Instant::now);
         self.set_gate(Gate::Open);
+        begin
+    }
+
+    /// Time since the data began, microseconds.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.begin.get().map_or(0, |begin| begin.elapsed().as_micros() as u64)
     }
 
     fn set_gate(&self, to: Gate) {
@@ -149,6 +174,27 @@ impl Shared {
 
     pub(crate) fn take_failure(&self) -> Option<Error> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Has whoever conducts the test wake `at_us` since the data began, or sooner.
+    pub(crate) fn wake_at(&self, at_us: u64) {
+        let mut set_us = self.alarm.set_us.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = Duration::from_micros(at_us.saturating_sub(self.now_us()));
+        if at_us < *set_us && self.alarm.timer.set(left).is_ok() {
+            *set_us = at_us;
+        }
+    }
+
+    /// What becomes readable then, until [`Shared::take_alarm`].
+    pub(crate) fn alarm(&self) -> BorrowedFd<'_> {
+        self.alarm.timer.file()
+    }
+
+    /// The alarm may be set anew.
+    pub(crate) fn take_alarm(&self) {
+        let mut set_us = self.alarm.set_us.lock().unwrap_or_else(PoisonError::into_inner);
+        self.alarm.timer.take();
+        *set_us = NEVER;
     }
 
     pub(crate) fn wake(&self) {

@@ -15,6 +15,7 @@ use crate::{
     Error,
     error::Attempted,
     iperf3::{
+        looking::Looking,
         pace::Pace,
         payload::{READ_BYTES, Sink, Source},
         shared::Shared,
@@ -42,6 +43,7 @@ pub(crate) struct Stream {
     /// Payload sent or received so far; of a UDP stream its engine counts.
     bytes: AtomicU64,
     pub(crate) udp: Option<UdpStream>,
+    pub(crate) looking: Looking,
 }
 
 /// What is known of a stream at one instant, since its begin.
@@ -56,7 +58,8 @@ pub(crate) struct Look {
 impl Stream {
     pub(crate) fn new(number: u32, sends: bool, socket: Socket, spec: &TestSpec) -> Self {
         let udp = (spec.protocol == Protocol::Udp).then(|| UdpStream::new(spec));
-        Stream { id: stream_id(number), sends, socket, bytes: AtomicU64::new(0), udp }
+        let (bytes, looking) = (AtomicU64::new(0), Looking::new(None, udp.is_some()));
+        Stream { id: stream_id(number), sends, socket, bytes, udp, looking }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -100,9 +103,10 @@ impl Stream {
             return if self.sends { self.send(spec, shared) } else { self.receive(spec, shared) };
         };
         let socket = self.socket.try_clone().attempted(|| format!("cannot duplicate stream {}", self.id))?;
+        let after = || self.looking.after(self, shared);
         match self.sends {
-            true => udp.send(socket, spec, shared.datagrams_left()),
-            false => udp.receive(socket, spec),
+            true => udp.send(socket, spec, shared.datagrams_left(), after),
+            false => udp.receive(socket, spec, after),
         }
     }
 
@@ -128,12 +132,14 @@ impl Stream {
             }
             let mut sent = 0;
             while sent < len {
+                self.looking.before_sending(self, shared);
                 match source.send(&self.socket, sent, piece.min(len - sent)) {
                     // The file became shorter.
                     Ok(0) => break,
                     Ok(n) => {
                         sent += n;
                         self.bytes.fetch_add(n as u64, Ordering::Relaxed);
+                        self.looking.after_sending(shared);
                     }
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                     Err(_) if shared.sending_is_over() => return Ok(()),
@@ -166,6 +172,7 @@ impl Stream {
                     sink.keep(n)?;
                     self.bytes.fetch_add(n as u64, Ordering::Relaxed);
                     shared.count_received(n as u64);
+                    self.looking.after(self, shared);
                     wakes.read(&self.socket, n);
                     rest = rest.map(|rest| rest - n);
                 }

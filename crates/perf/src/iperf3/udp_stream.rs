@@ -71,12 +71,13 @@ impl UdpStream {
         self.stop.set();
     }
 
-    /// Sends until [`UdpStream::end`], or until `left` datagrams of all streams are sent.
+    /// Sends until [`UdpStream::end`], or until `left` datagrams of all streams are sent; `after` each call.
     pub(crate) fn send(
         &self,
         socket: Socket,
         spec: &TestSpec,
         left: Arc<AtomicU64>,
+        after: impl FnMut(),
     ) -> Result<(), SystemError> {
         let options = SenderOptions {
             block: u32::try_from(spec.block.0).unwrap_or(u32::MAX),
@@ -90,15 +91,20 @@ impl UdpStream {
             Some(most) => sender.making_up(most),
             None => sender,
         };
-        sender.run(&self.stop, &self.sent).map(drop)
+        sender.run_telling(&self.stop, &self.sent, after).map(drop)
     }
 
-    /// Receives until [`UdpStream::end`].
-    pub(crate) fn receive(&self, socket: Socket, spec: &TestSpec) -> Result<(), SystemError> {
+    /// Receives until [`UdpStream::end`]; `after` before it waits for more.
+    pub(crate) fn receive(
+        &self,
+        socket: Socket,
+        spec: &TestSpec,
+        after: impl FnMut(),
+    ) -> Result<(), SystemError> {
         // Paced datagrams are looked at one by one; a flood needs the kernel's help.
         let arrivals = if spec.rate.is_some() { Arrivals::Exact } else { Arrivals::Coalesced };
         let buffer = if spec.window.is_some() { Buffer::AsIs } else { Buffer::Wide };
-        Receiver::new(socket, arrivals, buffer)?.run(&self.stop, &self.tally)
+        Receiver::new(socket, arrivals, buffer)?.run_telling(&self.stop, &self.tally, after)
     }
 }
 

@@ -73,6 +73,16 @@ impl Receiver {
     /// # Errors
     /// Where the socket fails.
     pub fn run(self, stop: &Stop, tally: &Tally) -> Result<(), Error> {
+        self.run_telling(stop, tally, || ())
+    }
+
+    /// The same; calls `after` before it waits for more.
+    pub(crate) fn run_telling(
+        self,
+        stop: &Stop,
+        tally: &Tally,
+        mut after: impl FnMut(),
+    ) -> Result<(), Error> {
         let failed = || "cannot receive datagrams".to_string();
         stop.watch(self.socket.try_clone().attempted(failed)?);
         sys::sleep_exactly();
@@ -85,6 +95,7 @@ impl Receiver {
                 Ok(count) => {
                     let bytes = take(&inbox, count, &mut tally.lock());
                     naps.looked(bytes + count * MESSAGE_CHARGE, count == inbox.room());
+                    after();
                 }
                 Err(e) if passes(&e) => {}
                 Err(_) if stop.is_set() => break,

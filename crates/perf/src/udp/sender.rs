@@ -142,17 +142,28 @@ impl Sender {
     /// Where the socket refuses to send: the datagrams are too long, or the network is unreachable. That nobody listens there is
     /// no error: UDP does not care.
     pub fn run(self, stop: &Stop, sent: &Sent) -> Result<SendEnd, Error> {
+        self.run_telling(stop, sent, || ())
+    }
+
+    /// The same; calls `after` each time that something was sent.
+    pub(crate) fn run_telling(
+        self,
+        stop: &Stop,
+        sent: &Sent,
+        mut after: impl FnMut(),
+    ) -> Result<SendEnd, Error> {
         let Sender { mut wire, next, most_late, watch, paused } = self;
         stop.watch(wire.socket.try_clone().attempted(|| "cannot duplicate the sender's socket".into())?);
         let mut end = SendEnd::new();
         match next {
-            Next::Now { block, left } => flood(&mut wire, block, left.as_deref(), stop, sent)?,
+            Next::Now { block, left } => flood(&mut wire, block, left.as_deref(), stop, sent, after)?,
             Next::Due { source, left } => {
                 let mut schedule = Schedule::new(*source, left.as_deref(), most_late, watch, &paused);
                 while let Some(due) = schedule.wait(wire.batch.room(), stop, &mut end) {
                     if !wire.send(due, stop, sent)? {
                         break;
                     }
+                    after();
                 }
             }
         }
@@ -176,12 +187,14 @@ fn flood(
     left: Option<&AtomicU64>,
     stop: &Stop,
     sent: &Sent,
+    mut after: impl FnMut(),
 ) -> Result<(), Error> {
     while !stop.is_set() {
         let count = claim(left, wire.batch.room());
         if count == 0 || !wire.send(Due { count, block, last: block }, stop, sent)? {
             break;
         }
+        after();
     }
     Ok(())
 }

@@ -88,7 +88,7 @@ impl Endpoint {
     }
 
     /// `tcp_xmit_size_goal`: bytes that a packet in the making may have.
-    fn size_goal(&self) -> u32 {
+    pub(super) fn size_goal(&self) -> u32 {
         let mss = self.sk.mss_cache;
         let cutoff = if self.sk.max_window > 536 {
             (self.sk.max_window >> 1).max(68)

@@ -6,6 +6,9 @@
 use super::{Marks, Skb, chrono, skb::segments, timers::Timer, unsent::Chunk};
 use crate::{CaState, Endpoint, Operation, segment::after};
 
+/// Bytes that a bulk sender writes at once, as the lab's does.
+const WRITE: u32 = 64 << 10;
+
 /// How `tcp_write_xmit` is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Push {
@@ -223,6 +226,12 @@ impl Endpoint {
         if self.nagle_holds(partial != 0) { needed - partial } else { needed }
     }
 
+    /// Whether a write ends in the packet in the making that ends at `end_seq`. From 6.10 on; see `send.rs`.
+    fn holds_end_of_write(&self, end_seq: u32) -> bool {
+        let end = end_seq.wrapping_sub(self.config.initial_seq.wrapping_add(1));
+        self.config.profile.at_least(6, 10) && end / WRITE != end.wrapping_sub(self.size_goal()) / WRITE
+    }
+
     /// Sends the first chunk, or so much of it (`tso_fragment`, `tcp_event_new_data_sent`). Gives the segments.
     fn send_chunk(&mut self, chunk: Chunk, limit: u32) -> u32 {
         let mss = self.sk.mss_cache;
@@ -241,8 +250,8 @@ impl Endpoint {
         let was_pending = self.sk.icsk_pending;
         let prior_packets = self.sk.packets_out;
         let id = self.tx.queue.push(skb);
-        let ends_chunk = chunk.len <= limit;
-        self.transmit_skb(id, ends_chunk && self.config.profile.at_least(6, 10));
+        let pushed = chunk.len <= limit && self.holds_end_of_write(end_seq);
+        self.transmit_skb(id, pushed);
         self.sk.snd_nxt = end_seq;
         self.sk.packets_out += u32::from(segs);
         if part.len < u32::from(segs) * mss {

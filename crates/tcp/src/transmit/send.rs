@@ -2,11 +2,11 @@
 //! `tcp_update_skb_after_send`,
 //! net/ipv4/tcp_output.c).
 //!
-//! Departures: 1. Where a write ends is not known. From 6.10 on PSH is on the end of each packet in the making, for nearly each of
-//! them ends a write of 64 KiB, or was the last before the writer had to wait (seen in captures of 6.18). Before, it is only on
-//! what ends all that has been written: with it on each write that had to wait the reference runs of 6.1, whose writes are of 128 KiB,
-//! are met less well (drops -12 % and HyStart's exit +3 % at worst, against -1 and 0), for they depend on which segments are
-//! acknowledged alone. 2. What is sent again has no PSH.
+//! Departures: 1. From 6.10 on all is taken to be written by the 64 KiB, and the packet in the making that a write ends in has PSH
+//! at its end, as captures of 6.18 have it; that of a writer that had to wait has not. Before, PSH is only on what ends all that
+//! has been written: with it on each write that had to wait the reference runs of 6.1, whose writes are of 128 KiB, are met less
+//! well (drops -12 % and HyStart's exit +3 % at worst, against -1 and 0), for they depend on which segments are acknowledged
+//! alone. 2. What is sent again has no PSH.
 
 use super::{Marks, Skb, timers::Timer};
 use crate::{CaEvent, Endpoint, Flags, RateSample, Segment, ecn, segment::before};

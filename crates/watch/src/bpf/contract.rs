@@ -151,21 +151,35 @@ pub struct Sample {
 impl Sample {
     /// Reads `struct sample` of a kernel whose clock ticks `hz` times a second; `None` where it is none.
     pub(crate) fn read(bytes: &[u8], hz: u64) -> Option<Sample> {
-        let bytes: &[u8; SAMPLE_BYTES] = bytes.try_into().ok()?;
+        let mut sample = Sample::empty();
+        sample.refill(bytes.try_into().ok()?, hz);
+        Some(sample)
+    }
+
+    /// Of nothing, to be filled.
+    pub(crate) fn empty() -> Sample {
+        Sample {
+            cookie: Cookie(0),
+            time_ns: 0,
+            memory: None,
+            rqueue_bytes: 0,
+            wqueue_bytes: 0,
+            info: TcpInfo::from_bytes(&[]),
+            clocks: Clocks::from_words([0; 8]),
+        }
+    }
+
+    /// Becomes what [`Sample::read`] gives.
+    pub(crate) fn refill(&mut self, bytes: &[u8; SAMPLE_BYTES], hz: u64) {
         let words: [u32; 9] = std::array::from_fn(|i| u32_at(bytes, 16 + 4 * i));
         let info_bytes = (u32_at(bytes, 60) as usize).min(SAMPLE_BYTES - INFO_AT);
-        let clocks = Clocks::from_words(std::array::from_fn(|i| u32_at(bytes, 68 + 4 * i)));
-        let mut info = TcpInfo::from_bytes(&bytes[INFO_AT..INFO_AT + info_bytes]);
-        clocks.tell(u32_at(bytes, 64), hz, &mut info);
-        Some(Sample {
-            cookie: Cookie(u64_at(bytes, 0)),
-            time_ns: u64_at(bytes, 8),
-            memory: Memory::from_words(&words),
-            rqueue_bytes: u32_at(bytes, 52),
-            wqueue_bytes: u32_at(bytes, 56),
-            info,
-            clocks,
-        })
+        self.cookie = Cookie(u64_at(bytes, 0));
+        self.time_ns = u64_at(bytes, 8);
+        self.memory = Memory::from_words(&words);
+        (self.rqueue_bytes, self.wqueue_bytes) = (u32_at(bytes, 52), u32_at(bytes, 56));
+        self.clocks = Clocks::from_words(std::array::from_fn(|i| u32_at(bytes, 68 + 4 * i)));
+        self.info.refill(&bytes[INFO_AT..INFO_AT + info_bytes]);
+        self.clocks.tell(u32_at(bytes, 64), hz, &mut self.info);
     }
 }
 

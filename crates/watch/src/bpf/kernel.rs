@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     fmt,
     fs::File,
-    io::Read,
+    io::{self, Read},
     os::fd::{AsFd, AsRawFd},
     rc::Rc,
     time::Duration,
@@ -24,6 +24,9 @@ use crate::{Cookie, Error, Place, error::Attempted, socket::length_of_tcp_info};
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
 /// The program that tells of new connections, and those that tell the other events.
 const TELLERS: [&str; 3] = ["state", "congestion_state", "retransmit"];
+
+/// What a read of an iterator gives at most (PAGE_SIZE << 3, kernel/bpf/bpf_iter.c). After each it walks to its place again.
+const READ_BYTES: usize = 32 << 10;
 
 /// What came through the ring and was not asked for yet.
 #[derive(Debug, Default)]
@@ -169,7 +172,7 @@ impl Kernel {
         let link = &self.choose;
         // An iterator walks the namespace that it was made in.
         place.run(move || {
-            let walk = || Iter::new(link).map_err(std::io::Error::other)?.read_to_end(&mut Vec::new());
+            let walk = || Iter::new(link).map_err(io::Error::other)?.read_to_end(&mut Vec::new());
             walk().attempted(|| "walk the connections".into()).map(drop)
         })
     }
@@ -179,15 +182,18 @@ impl Kernel {
     ///
     /// # Errors
     /// Where the kernel refuses.
-    pub(crate) fn look(&mut self, mut take: impl FnMut(Sample)) -> Result<Pass, Error> {
+    pub(crate) fn look(&mut self, mut take: impl FnMut(&Sample)) -> Result<Pass, Error> {
         let operation = || "look at the connections".to_string();
-        let mut iter = Iter::new(&self.look).map_err(std::io::Error::other).attempted(operation)?;
-        self.buffer.clear();
-        iter.read_to_end(&mut self.buffer).attempted(operation)?;
-        let samples = self.buffer.chunks_exact(SAMPLE_BYTES);
-        let pass = Pass::read(samples.remainder(), self.hz);
-        samples.filter_map(|bytes| Sample::read(bytes, self.hz)).for_each(&mut take);
-        pass.ok_or_else(|| std::io::Error::other("the look has no end")).attempted(operation)
+        let mut iter = Iter::new(&self.look).map_err(io::Error::other).attempted(operation)?;
+        let filled = read_all(&mut iter, &mut self.buffer).attempted(operation)?;
+        let (samples, rest) = self.buffer[..filled].as_chunks();
+        let pass = Pass::read(rest, self.hz);
+        let mut sample = Sample::empty();
+        for bytes in samples {
+            sample.refill(bytes, self.hz);
+            take(&sample);
+        }
+        pass.ok_or_else(|| io::Error::other("the look has no end")).attempted(operation)
     }
 
     /// Waits for events, at most `patience`, and hands over what has happened, in order of time of each processor, and the last
@@ -205,6 +211,22 @@ impl Kernel {
         let bytes = self.variables.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
         let word = bytes.and_then(|bytes| bytes.get(..8)?.try_into().ok());
         word.map_or(0, u64::from_ne_bytes)
+    }
+}
+
+/// Reads until the end into a buffer that grows as needed; returns the bytes.
+fn read_all(from: &mut impl Read, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    let mut filled = 0;
+    loop {
+        if buffer.len() < filled + READ_BYTES {
+            buffer.resize(filled + READ_BYTES, 0);
+        }
+        match from.read(&mut buffer[filled..]) {
+            Ok(0) => return Ok(filled),
+            Ok(bytes) => filled += bytes,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
     }
 }
 

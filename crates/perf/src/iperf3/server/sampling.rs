@@ -18,20 +18,20 @@ const SAMPLE_MIN: Duration = Duration::from_millis(1);
 /// An observer that keeps samples for a client that asked for them.
 pub(super) struct Sampling<'a> {
     inner: Box<dyn Observer + 'a>,
-    every: Option<Duration>,
-    looks: Looks,
+    /// How often, and what was seen.
+    looks: Option<(Duration, Looks)>,
 }
 
 impl<'a> Sampling<'a> {
     pub(super) fn new(inner: Box<dyn Observer + 'a>, params: &Params) -> Self {
         let asked = Duration::from_micros(params.longfat_sample_us);
         let every = (!asked.is_zero()).then(|| asked.max(SAMPLE_MIN));
-        Sampling { inner, every, looks: Looks::default() }
+        Sampling { inner, looks: every.map(|every| (every, Looks::new(every))) }
     }
 
     /// What was kept, for a client that asked.
     pub(super) fn take_samples(self) -> Option<Samples> {
-        self.every.map(|_| Samples::of(&self.looks.into_rows()))
+        self.looks.map(|(_, looks)| Samples::of(&looks.into_rows()))
     }
 }
 
@@ -49,10 +49,12 @@ impl Observer for Sampling<'_> {
     }
 
     fn sample_interval(&self) -> Option<Duration> {
-        self.every
+        self.looks.as_ref().map(|(every, _)| *every)
     }
 
     fn samples(&mut self, rows: &[FlowSample]) {
-        self.looks.add(rows);
+        if let Some((_, looks)) = &mut self.looks {
+            looks.add(rows);
+        }
     }
 }

@@ -177,7 +177,7 @@ impl Session<'_> {
         // Whoever comes now with this cookie is turned away.
         drop(arrivals);
         let pin = self.pin(&spec, &mut observer);
-        let mut running = Running::prepare(streams, &spec, &pin)?;
+        let mut running = Running::prepare(streams, &spec, &pin, observer.sample_interval())?;
         let start = self.start(control, &spec, &running)?;
         control.send_state(State::TestStart, phase)?;
         control.send_state(State::TestRunning, phase)?;

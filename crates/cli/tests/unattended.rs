@@ -45,7 +45,8 @@ fn a_file_arrives_whole_each_way_with_and_without_copies() {
             (&noise.len().into(), &100.into()),
             "{file}"
         );
-        assert!(server.output().status.success());
+        let served = server.output();
+    assert!(served.status.success(), "{served:?}");
         assert!(fs::read(&there).unwrap() == noise, "what arrived is another, without copies: {zero_copy}");
     }
     fs::remove_file(&there).unwrap();
@@ -70,7 +71,8 @@ fn a_file_goes_to_iperf3_and_comes_from_it() {
     let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-F"]);
     let told = document("to iperf3", &client.arg(&here).args(["-p", &port.to_string()]).output().unwrap());
     assert_eq!(told["end"]["streams"][0]["diskfile"]["sent"], noise.len(), "{told}");
-    assert!(server.output().status.success());
+    let served = server.output();
+    assert!(served.status.success(), "{served:?}");
     // iperf3 leaves what it has not read when the test ends, and does not wait for what is on its way; no more than that is missing.
     let is_beginning = || {
         let arrived = fs::read(&there).unwrap();
@@ -85,7 +87,8 @@ fn a_file_goes_to_iperf3_and_comes_from_it() {
         .output()
         .unwrap();
     assert!(sent.status.success(), "{sent:?}");
-    assert!(server.output().status.success());
+    let served = server.output();
+    assert!(served.status.success(), "{served:?}");
     is_beginning();
 }
 

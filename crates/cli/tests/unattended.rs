@@ -46,7 +46,7 @@ fn a_file_arrives_whole_each_way_with_and_without_copies() {
             "{file}"
         );
         let served = server.output();
-    assert!(served.status.success(), "{served:?}");
+        assert!(served.status.success(), "{served:?}");
         assert!(fs::read(&there).unwrap() == noise, "what arrived is another, without copies: {zero_copy}");
     }
     fs::remove_file(&there).unwrap();

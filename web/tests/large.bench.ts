@@ -1,32 +1,11 @@
 // How the page does with large records: a simulation of 7000 s and a capture of 100 MB. `scripts/web.sh bench`.
 // Prints how long all charts take to be there, and how evenly frames come while the wheel zooms and moves; and in a second pass,
 // traced, the processor time that the page's main thread needs for a frame, which other processes do not make longer.
-import { closeSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Browser, type Page, expect, test } from '@playwright/test';
 import { drawn, rests, Site, visit } from './site';
 
-const HOUR_LONG = `title = "7000 s"
-duration = "7000s"
-[hosts.h1]
-address = "10.0.0.1/24"
-[hosts.h2]
-address = "10.0.0.2/24"
-[[links]]
-ends = ["h1", "h2"]
-forward = { rate = "10mbit", delay = "50ms", queue = "100kB" }
-backward = { delay = "50ms" }
-[[flows]]
-name = "a"
-from = "h1"
-to = "h2"
-cc = "reno"
-[[flows]]
-name = "b"
-from = "h1"
-to = "h2"
-cc = "cubic"
-`;
 const CAPTURE_BYTES = 100e6;
 /** What one screen refresh of 60 a second takes, ms, and what a timer may be late by. */
 const FRAME_MS = 1000 / 60;
@@ -41,10 +20,8 @@ test.afterAll(() => site?.close());
 
 test('a simulation of 7000 s', async ({ browser }) => {
   test.setTimeout(900_000);
-  const file = join(site.dir, 'long.toml');
-  writeFileSync(file, HOUR_LONG);
   const begun = Date.now();
-  site.longfat('run', file, '--engine', 'sim');
+  site.simulate({ duration: '7000s', delay: '50ms', queue: '100kB' }, 'reno', 'cubic');
   console.log(`simulated in ${((Date.now() - begun) / 1000).toFixed(0)} s`);
   const { page, trouble } = await visit(browser, await site.page());
   await look(browser, page, site.key('sim'));

@@ -1,24 +1,5 @@
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
 import { drawn, isModel, open, rests, Site, span, values, visit } from './site';
-
-/** More samples than a screen has pixels. */
-const LONG = `duration = "60s"
-[hosts.h1]
-address = "10.0.0.1/24"
-[hosts.h2]
-address = "10.0.0.2/24"
-[[links]]
-ends = ["h1", "h2"]
-forward = { rate = "10mbit", delay = "10ms", queue = "20kB" }
-backward = { delay = "10ms" }
-[[flows]]
-name = "bulk"
-from = "h1"
-to = "h2"
-cc = "reno"
-`;
 
 let site: Site;
 test.beforeAll(() => {
@@ -202,8 +183,8 @@ async function compare(page: Page, panel: string) {
 test('of samples denser than pixels none is lost', async ({ browser }) => {
   const long = new Site(false);
   try {
-    writeFileSync(join(long.dir, 'long.toml'), LONG);
-    long.longfat('run', join(long.dir, 'long.toml'), '--engine', 'sim');
+    // More samples than a screen has pixels.
+    long.simulate({ duration: '60s', delay: '10ms', queue: '20kB' }, 'reno');
     const { page, trouble } = await visit(browser, await long.page());
     await open(page, long.key('sim'));
     for (const panel of ['rtt', 'queue']) await compare(page, panel);

@@ -78,6 +78,23 @@ export class Site {
     this.longfat('test', '127.0.0.1', '-p', port, '-t', '2');
   }
 
+  /** Simulates two hosts and the link between them, 10 Mb/s, with a flow of each of these congestion controls. */
+  simulate(path: { duration: string; delay: string; queue: string }, ...flows: string[]) {
+    const file = join(this.dir, 'long.toml');
+    const flow = (cc: string) => `[[flows]]\nname = "${cc}"\nfrom = "h1"\nto = "h2"\ncc = "${cc}"\n`;
+    writeFileSync(file, `duration = "${path.duration}"
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+forward = { rate = "10mbit", delay = "${path.delay}", queue = "${path.queue}" }
+backward = { delay = "${path.delay}" }
+${flows.map(flow).join('')}`);
+    this.longfat('run', file, '--engine', 'sim');
+  }
+
   longfat(...args: string[]): string {
     return execFileSync(LONGFAT, ['--runs', this.runs, ...args], { encoding: 'utf8', timeout: 600_000, stdio: ['ignore', 'pipe', 'pipe'] });
   }

@@ -1,6 +1,6 @@
 //! `longfat scenario`: other programs' files as scenario files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -34,7 +34,7 @@ pub fn run(command: &ScenarioCommand, json: bool) -> anyhow::Result<()> {
 fn import(args: &ImportArgs, json: bool) -> anyhow::Result<()> {
     let imported = read_mn(&args.file)?;
     if let Some(path) = &args.output {
-        write(path, &imported.toml)?;
+        output::file(path, &imported.toml)?;
     }
     if json {
         return output::json(&json!({
@@ -46,8 +46,4 @@ fn import(args: &ImportArgs, json: bool) -> anyhow::Result<()> {
         Some(path) => output::text(&format!("wrote {}", path.display())),
         None => output::text(&imported.toml),
     }
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    output::file(path, text)
 }

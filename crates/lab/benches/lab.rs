@@ -3,6 +3,8 @@
 //! - goodput against a plain veth pair and against the payload limit, at 10 Gb/s x 20 ms and 25 Gb/s x 10 ms
 //! - how exact round-trip times are
 //! - how exactly a rate is held, by packet size, and how many small packets a second the lab carries
+//!
+//! Words run parts of it: `goodput`, `fast`, `echoes`, `packets`.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -57,6 +59,32 @@ fn scenario(mtu: u32, link: &str) -> Scenario {
         ScenarioFile::parse("bench.toml", &LAB.replace("LINK", link)).unwrap_or_else(|e| panic!("{e}"));
     let sets = [("hosts.*.mtu".to_string(), mtu.to_string())];
     file.resolve(None, &sets).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Goodput of one flow at 10 Gb/s and 20 ms, beside what the hosts themselves can do.
+fn goodput(options: &lab::Options<'_>) {
+    println!("Goodput of one cubic flow over {} s, Gb/s", SPAN.as_secs());
+    println!(
+        "{:>5}  {:>9}  {:>9}  {:>9}  {:>15}  {:>14}  {:>8}",
+        "MTU", "veth pair", "lab, free", "free/veth", "lab 10G x 20 ms", "payload limit", "share"
+    );
+    for mtu in [1500u32, 9000] {
+        let veth = lab::baseline::veth_goodput(mtu, "cubic", SPAN).unwrap_or_else(|e| panic!("{e}"));
+        let (free, _) = lab(mtu, "", options);
+        let shaped = "forward = { rate = \"10gbit\", delay = \"20ms\", queue = \"50MB\" }";
+        let (limited, quality) = lab(mtu, shaped, options);
+        let limit = 10e9 * f64::from(mtu - 52) / f64::from(mtu + 14);
+        println!(
+            "{mtu:>5}  {:>9.2}  {:>9.2}  {:>9.2}  {:>15.2}  {:>14.2}  {:>7.1}%",
+            veth * 1e-9,
+            free * 1e-9,
+            free / veth,
+            limited * 1e-9,
+            limit * 1e-9,
+            limited / limit * 100.0
+        );
+        tell(&quality);
+    }
 }
 
 /// Goodput at 25 Gb/s and 10 ms with jumbo packets.
@@ -157,29 +185,13 @@ fn main() {
         congestion_controls,
         stop: &stop,
     };
-    println!("Goodput of one cubic flow over {} s, Gb/s", SPAN.as_secs());
-    println!(
-        "{:>5}  {:>9}  {:>9}  {:>9}  {:>15}  {:>14}  {:>8}",
-        "MTU", "veth pair", "lab, free", "free/veth", "lab 10G x 20 ms", "payload limit", "share"
-    );
-    for mtu in [1500u32, 9000] {
-        let veth = lab::baseline::veth_goodput(mtu, "cubic", SPAN).unwrap_or_else(|e| panic!("{e}"));
-        let (free, _) = lab(mtu, "", &options);
-        let shaped = "forward = { rate = \"10gbit\", delay = \"20ms\", queue = \"50MB\" }";
-        let (limited, quality) = lab(mtu, shaped, &options);
-        let limit = 10e9 * f64::from(mtu - 52) / f64::from(mtu + 14);
-        println!(
-            "{mtu:>5}  {:>9.2}  {:>9.2}  {:>9.2}  {:>15.2}  {:>14.2}  {:>7.1}%",
-            veth * 1e-9,
-            free * 1e-9,
-            free / veth,
-            limited * 1e-9,
-            limit * 1e-9,
-            limited / limit * 100.0
-        );
-        tell(&quality);
+    // Words say which parts to run; cargo's own `--bench` is none.
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let parts: [(&str, fn(&lab::Options<'_>)); 4] =
+        [("goodput", goodput), ("fast", fast), ("echoes", round_trips), ("packets", packets)];
+    for (name, part) in parts {
+        if words.is_empty() || words.iter().any(|word| word == name) {
+            part(&options);
+        }
     }
-    fast(&options);
-    round_trips(&options);
-    packets(&options);
 }

@@ -72,6 +72,7 @@ fn judge(facts: &Facts) -> Check {
             judge_packet(facts),
             judge_real_time(facts),
             judge_processors(facts.cpus),
+            judge_awake(facts),
             judge_timer(facts.late_ns),
             judge_buffers(facts),
             judge_congestion_control(facts),
@@ -259,6 +260,18 @@ fn judge_processors(cpus: usize) -> CheckItem {
     }
 }
 
+fn judge_awake(facts: &Facts) -> CheckItem {
+    const NAME: &str = "idle processors";
+    match facts.awake {
+        Try::Worked => ok(NAME, "kept awake while packets are on the way".into()),
+        failed => limited(
+            NAME,
+            format!("/dev/cpu_dma_latency: {}; programs wake later than on a busy machine", why(failed)),
+            if facts.root { "in a container: --device /dev/cpu_dma_latency" } else { "use sudo" },
+        ),
+    }
+}
+
 fn judge_timer((median, p99): (u64, u64)) -> CheckItem {
     const NAME: &str = "timer";
     let micros = |ns: u64| ns as f64 / 1e3;
@@ -370,6 +383,7 @@ mod tests {
                 mounts_and_pids: Try::Worked,
                 ..Tries::default()
             },
+            awake: Try::Worked,
             settings,
             tun: Some(Tun { mode: 0o666, opens: Try::Worked }),
             cpus: 4,
@@ -472,7 +486,9 @@ mod tests {
             ..facts.tries
         };
         facts.rt_limit = Some(0);
+        facts.awake = Try::Failed(libc::EACCES);
         assert!(judge(&facts).can_run);
+        assert_eq!(item(&facts, "idle processors").2, "use sudo");
         assert_eq!(item(&facts, "namespaces").0, CheckState::Limited);
         assert!(item(&facts, "real-time priority").2.contains("limits.conf"));
         assert!(item(&facts, "socket buffers").2.contains("rmem_max=67108864"));

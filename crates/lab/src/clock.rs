@@ -87,6 +87,11 @@ impl Clock {
         Clock { time, last, patience: if fast { STALL_WHEN_FAST } else { STALL }, stalls: Stalls::default() }
     }
 
+    /// What it tells others.
+    pub(crate) fn time(&self) -> RunTime {
+        self.time.clone()
+    }
+
     /// The time, after the reader meant to wait for at most so many nanoseconds since it last read the clock.
     pub(crate) fn after_waiting(&mut self, planned: u64) -> Time {
         self.read(sys::monotonic(), planned)

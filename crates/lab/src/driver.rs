@@ -22,14 +22,16 @@ use net::{Counters, DropCause, Network, Packet, PipeId, PipeSpec, Sink, Train};
 use units::Time;
 
 use crate::{
+    awake::Awake,
     budget::{Budget, NAP, Wait},
     buffers::Buffers,
     capture::{Captures, Target, Way},
     clock::{Clock, Stalls},
     frame::Frame,
     port::{Port, is_gone},
-    processors::move_to,
+    processors::{Placement, move_to},
     sys::{self, PollSet},
+    writer::{Writer, Written},
 };
 
 /// So long after the last frame came in the thread goes on polling: longer than the pause between two pings, so that only an
@@ -98,8 +100,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) interval: Time,
     /// Begun at the run's start.
     pub(crate) clock: Clock,
-    /// The processors this thread may use, where it should not use all.
-    pub(crate) cpus: Option<Vec<usize>>,
+    /// The processors this thread and the others may use.
+    pub(crate) placement: Placement,
     /// Poll instead of sleeping before a departure. Off where another lab polls on this machine.
     pub(crate) may_spin: bool,
     /// Where it is told what to do.
@@ -110,8 +112,23 @@ pub(crate) struct Driver<'a> {
 
 impl Driver<'_> {
     /// Runs until stopped. Errors are those of reading a port.
-    pub(crate) fn run(mut self, shared: &Arc<Shared>, rows: &Sender<LinkRow>) -> io::Result<DriverReport> {
-        move_to(self.cpus.as_deref());
+    pub(crate) fn run(self, shared: &Arc<Shared>, rows: &Sender<LinkRow>) -> io::Result<DriverReport> {
+        move_to(self.placement.driver.as_deref());
+        // Where the driver has a processor to itself, the writer has the others.
+        let Some(cpus) = self.placement.flows.clone() else { return self.drive(shared, rows, None) };
+        std::thread::scope(|scope| {
+            let (writer, work) = Writer::new(self.ports, self.clock.time(), &cpus);
+            scope.spawn(work);
+            self.drive(shared, rows, Some(writer))
+        })
+    }
+
+    fn drive(
+        mut self,
+        shared: &Arc<Shared>,
+        rows: &Sender<LinkRow>,
+        writer: Option<Writer>,
+    ) -> io::Result<DriverReport> {
         sys::set_timer_slack();
         let not_real_time = sys::set_real_time(PRIORITY).err();
         let mut poll = PollSet::new(self.ports.iter().map(Port::file));
@@ -122,13 +139,16 @@ impl Driver<'_> {
             buffers: Buffers::default(),
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("constant bounds are valid"),
             refused: 0,
+            writer,
         };
         let mut budget = Budget::new(hands.now(), sys::thread_time(), self.may_spin, not_real_time.is_none());
         let mut gates = Gates::new(self.ports);
+        let mut awake = Awake::default();
         let (mut next_row, mut active) = (Time(0), Time(0));
         while !shared.stop.load(Ordering::Relaxed) {
             let now = hands.now();
             self.network.run_until(now, &mut hands);
+            hands.collect_written();
             while let Ok(command) = self.commands.try_recv() {
                 obey(command, &mut self.network, now, &hands);
             }
@@ -142,7 +162,9 @@ impl Driver<'_> {
             let before = hands.now();
             let due = due.min(gates.open_due(before, &mut poll));
             // A frame that finds the thread asleep is stamped when it wakes, 50 to 100 us later.
-            let latest = if before.0 < active.0 + LINGER { before } else { due };
+            let is_active = before.0 < active.0 + LINGER;
+            let latest = if is_active { before } else { due };
+            awake.keep(is_active && self.may_spin);
             let wait = budget.wait(before, due, latest);
             match wait {
                 Wait::Poll(span) => poll.wait(Duration::from_nanos(span))?,
@@ -171,6 +193,9 @@ impl Driver<'_> {
             if wait == Wait::Nap || budget.meter_is_due(now) {
                 budget.meter(now, sys::thread_time());
             }
+        }
+        if let Some(writer) = hands.writer.take() {
+            writer.finish().for_each(|written| hands.wrote(written));
         }
         let Hands { lateness, refused, clock, .. } = hands;
         Ok(DriverReport { lateness, refused, stalls: clock.stalls, not_real_time })
@@ -239,14 +264,34 @@ struct Hands<'a> {
     buffers: Buffers,
     lateness: Histogram<u64>,
     refused: u64,
+    /// Helps where there is a processor for it.
+    writer: Option<Writer>,
 }
 
 impl Hands<'_> {
-    fn give(&mut self, port: &Port, frame: Frame) {
-        if !port.write(frame.bytes()) {
-            self.refused += 1;
-        }
+    /// Gives a frame that is `late` by so many nanoseconds to its host.
+    fn give(&mut self, station: u32, at: Time, late: u64, frame: Frame) {
+        let frame = match &mut self.writer {
+            Some(writer) => match writer.take(station, at, late, frame) {
+                Ok(()) => return,
+                Err(frame) => frame,
+            },
+            None => frame,
+        };
+        let taken = self.ports[station as usize].write(frame.bytes());
+        self.wrote(Written { station, frame, late, taken });
+    }
+
+    fn wrote(&mut self, Written { frame, late, taken, .. }: Written) {
+        self.lateness.saturating_record(late);
+        self.refused += u64::from(!taken);
         self.buffers.recycle(frame);
+    }
+
+    fn collect_written(&mut self) {
+        while let Some(written) = self.writer.as_mut().and_then(Writer::written) {
+            self.wrote(written);
+        }
     }
 
     /// Time since the run's start, by the thread's clock.
@@ -266,16 +311,16 @@ impl Hands<'_> {
 
 impl Sink<Frame> for Hands<'_> {
     fn deliver(&mut self, station: u32, at: Time, frame: Frame) {
+        self.collect_written();
         let late = self.now().0.saturating_sub(at.0);
-        self.lateness.saturating_record(late);
         self.capture(Target::Host(station), Way::In, Train::at(at), &frame);
-        let port = &self.ports[station as usize];
+        let gro = self.ports[station as usize].gro;
         let mut frame = frame;
-        while let Some(most) = port.gro.filter(|most| frame.segments() > *most) {
+        while let Some(most) = gro.filter(|most| frame.segments() > *most) {
             let rest = frame.split_off(most);
-            self.give(port, std::mem::replace(&mut frame, rest));
+            self.give(station, at, late, std::mem::replace(&mut frame, rest));
         }
-        self.give(port, frame);
+        self.give(station, at, late, frame);
     }
 
     fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, frame: Frame) {

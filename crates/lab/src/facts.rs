@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    awake,
     child::{in_child, unshare_mounts_and_pids},
     sys,
 };
@@ -108,6 +109,8 @@ pub(crate) struct Facts {
     pub(crate) kernel: String,
     pub(crate) root: bool,
     pub(crate) tries: Tries,
+    /// Whether idle processors may be kept awake.
+    pub(crate) awake: Try,
     pub(crate) settings: Settings,
     /// Whether system calls are filtered, as in most containers.
     pub(crate) seccomp: bool,
@@ -138,6 +141,7 @@ impl Facts {
             kernel: sysctl("kernel.osrelease"),
             root: sys::is_root(),
             tries,
+            awake: Try::of(awake::ask()),
             settings: Settings {
                 unprivileged_userns_clone: number("kernel.unprivileged_userns_clone"),
                 max_user_namespaces: number("user.max_user_namespaces"),
@@ -226,6 +230,7 @@ fn lateness() -> (u64, u64) {
     let measure = || {
         sys::set_timer_slack();
         let _ = sys::set_real_time(PRIORITY);
+        let _awake = awake::ask();
         let mut late: Vec<u64> = (0..SLEEPS)
             .map(|_| {
                 let before = sys::monotonic().0;

@@ -60,7 +60,7 @@ pub fn udp_flood(
         sampled: vec![pipe],
         interval: Time::from_millis(10),
         clock: Clock::new(time.clone(), &scenario.links),
-        cpus: placement.driver.clone(),
+        placement: placement.clone(),
         may_spin: true,
         commands,
         captures: Captures::new(time.start()),

@@ -8,6 +8,7 @@
 //! network up for programs of all kinds.
 
 #[doc(hidden)]
+mod awake;
 pub mod baseline;
 mod budget;
 mod buffers;
@@ -44,6 +45,7 @@ mod sampler;
 pub mod standing;
 mod sys;
 mod taps;
+mod writer;
 
 use scenario::plan;
 

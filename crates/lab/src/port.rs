@@ -132,6 +132,12 @@ impl Port {
         Ok(Port { file, backend, gro: setup.nic.gro, has_tx_queue: setup.nic.tx_queue.is_some() })
     }
 
+    /// A port onto any file, for tests of what is written.
+    #[cfg(test)]
+    pub(crate) fn onto(file: File) -> Self {
+        Port { file, backend: Backend::Tap, gro: None, has_tx_queue: false }
+    }
+
     /// The descriptor to poll.
     pub(crate) fn file(&self) -> &File {
         &self.file

@@ -14,6 +14,7 @@ use crate::{
 
 /// Which processors the threads use: the emulator has one for itself where there are two and no other
 /// lab has done the same.
+#[derive(Debug, Clone)]
 pub(crate) struct Placement {
     pub(crate) driver: Option<Vec<usize>>,
     pub(crate) flows: Option<Vec<usize>>,

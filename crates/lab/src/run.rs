@@ -157,7 +157,7 @@ fn drive(
         sampled: recorder.links_counted.pipes().collect(),
         interval: scenario.sample.max(LEAST_INTERVAL),
         clock: Clock::new(time.clone(), &scenario.links),
-        cpus: placement.driver.clone(),
+        placement: placement.clone(),
         may_spin: alone,
         commands,
         captures: captures.clone(),

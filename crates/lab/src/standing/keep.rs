@@ -102,7 +102,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
         sampled: Vec::new(),
         interval: INTERVAL,
         clock: Clock::new(time.clone(), &scenario.links),
-        cpus: Placement::choose(spin_right.is_some()).driver,
+        placement: Placement::choose(spin_right.is_some()),
         may_spin: spin_right.is_some(),
         commands: inbox,
         captures: captures.clone(),

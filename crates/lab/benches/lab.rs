@@ -27,6 +27,9 @@ to = "h2"
 cc = "cubic"
 "#;
 
+/// A part of the bench.
+type Part = fn(&lab::Options<'_>);
+
 struct Quiet;
 
 impl lab::Observer for Quiet {
@@ -187,7 +190,7 @@ fn main() {
     };
     // Words say which parts to run; cargo's own `--bench` is none.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
-    let parts: [(&str, fn(&lab::Options<'_>)); 4] =
+    let parts: [(&str, Part); 4] =
         [("goodput", goodput), ("fast", fast), ("echoes", round_trips), ("packets", packets)];
     for (name, part) in parts {
         if words.is_empty() || words.iter().any(|word| word == name) {

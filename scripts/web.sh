@@ -4,6 +4,7 @@
 #   web.sh check   types, and whether what is committed is what the sources give
 #   web.sh test    builds the program and drives the page with Debian's Chromium; LONGFAT=PROGRAM takes one that is there
 #   web.sh bench   as test, with large records: how long they take to open, and how evenly frames come
+#   web.sh pictures   draws the pictures of docs/view.md from fresh runs, some of the lab
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root/web"
@@ -27,7 +28,7 @@ check)
         exit 1
     fi
     ;;
-test | bench)
+test | bench | pictures)
     if [ ! -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
         echo "web.sh test needs Chromium: apt-get install chromium" >&2
         exit 4
@@ -37,12 +38,30 @@ test | bench)
         LONGFAT=${CARGO_TARGET_DIR:-$root/target}/release/longfat
     fi
     export LONGFAT
-    [ "$1" = test ] || export LONGFAT_LARGE=1
+    case $1 in
+    bench)
+        export LONGFAT_LARGE=1
+        ;;
+    pictures)
+        LONGFAT_PICTURES=$(mktemp -d)
+        export LONGFAT_PICTURES
+        trap 'rm -rf "$LONGFAT_PICTURES"' EXIT
+        make_runs() { "$LONGFAT" --runs "$LONGFAT_PICTURES" "$@" >"$LONGFAT_PICTURES/log" || test $? -eq 3; }
+        make_runs sweep "$root/scenarios/loss-law.toml" --set duration=20s \
+            --over links.h1-h2.backward.delay=1ms,10ms,40ms,90ms --over links.h1-h2.forward.loss=0.00001,0.0001,0.001,0.01
+        make_runs sweep socket-buffers --engine model,sim
+        make_runs run "$root/scenarios/g-rttfair-short.toml" --engine sim
+        make_runs run "$root/scenarios/gallery/dsl.toml" --engine sim --trace upload
+        make_runs run "$root/scenarios/l8-hol.toml" --engine lab
+        make_runs run "$root/scenarios/lab8.toml" --engine model,sim,lab
+        set -- pictures pictures
+        ;;
+    esac
     shift
     npx --no-install playwright test "$@"
     ;;
 *)
-    sed -n '2,6s/^# //p' "$0" >&2
+    sed -n '2,7s/^# //p' "$root/scripts/web.sh" >&2
     exit 2
     ;;
 esac

@@ -1,18 +1,17 @@
-// The pictures of docs/view.md, drawn anew: LONGFAT_PICTURES=1 LONGFAT_PICTURES_RUNS=runs scripts/web.sh test pictures
-// (docs/view.md says which runs they are of).
+// The pictures of docs/view.md, drawn anew by `scripts/web.sh pictures`, which makes the runs.
 import { execFileSync, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from '@playwright/test';
 import { visit } from './site';
 
 const LONGFAT = process.env.LONGFAT ?? '';
-const RUNS = process.env.LONGFAT_PICTURES_RUNS ?? 'runs';
+const RUNS = process.env.LONGFAT_PICTURES ?? '';
 const DOCS = join(import.meta.dirname, '../../docs');
 
 interface Listed { scenario: string; id: string; engine: string; variant: string | null; sweep: string[] }
 
 test('pictures', async ({ browser }) => {
-  test.skip(!process.env.LONGFAT_PICTURES, 'only where asked for');
+  test.skip(!RUNS, 'only where asked for');
   test.setTimeout(180_000);
   const all = JSON.parse(execFileSync(LONGFAT, ['--runs', RUNS, '--json', 'ls'], { encoding: 'utf8' })) as Listed[];
   const key = (scenario: string, engine: string, variant?: string) => {
@@ -45,12 +44,13 @@ test('pictures', async ({ browser }) => {
     await show('#/', 'view-list.png');
     await show(`#/run/${key('lab8', 'lab', 'default')}`, 'view-run.png', hover(0.6));
     await show(`#/run/${key('lab8', 'lab', 'default')}&${key('lab8', 'lab', 'tuned')}&${key('lab8', 'sim', 'tuned')}`, 'view-compare.png');
-    await show(`#/run/${key('traced', 'sim')}`, 'view-trace.png', async () => {
+    // The first segments that CoDel drops, of a flow that began at 3 of 15 s.
+    await show(`#/run/${key('dsl', 'sim', 'fq-codel')}`, 'view-trace.png', async () => {
       await page.locator('[data-panel=trace]').scrollIntoViewIfNeeded();
       const box = await page.locator('[data-panel=trace] .u-over').boundingBox();
       if (!box) return;
-      await page.mouse.move(box.x + box.width * 0.118, box.y + 100);
-      for (let i = 0; i < 9; i++) await page.mouse.wheel(0, -120);
+      await page.mouse.move(box.x + box.width * 0.221, box.y + 100);
+      for (let i = 0; i < 8; i++) await page.mouse.wheel(0, -120);
       await page.mouse.move(box.x + box.width * 0.5, box.y + 10);
     });
     await show('#/sweeps', 'view-sweeps.png');

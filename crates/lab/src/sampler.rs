@@ -53,9 +53,20 @@ struct Memory {
 impl Memory {
     /// The rate at which bytes were received since the last look, if there was one.
     fn goodput_bps(&self, now_us: i64, received: u64) -> Option<i64> {
-        let span = (now_us - self.last.time_us).max(1) as f64 * 1e-6;
+        let span = now_us - self.last.time_us;
         let bits = received.saturating_sub(self.received) as f64 * 8.0;
-        self.seen.then_some((bits / span) as i64)
+        (self.seen && span > 1).then(|| (bits / (span as f64 * 1e-6)) as i64)
+    }
+
+    /// Whether the last row is so recent that the next waits for another look: after a look that was late, and where the run's
+    /// time went back by a stall. Rates over next to no time would say nothing.
+    fn is_fresh(&self, now: Time, interval: Time) -> bool {
+        self.seen && micros(now) < self.last.time_us + micros(interval) / 2
+    }
+
+    /// The time of a row that is taken now: rows are in order of time.
+    fn row_time(&self, now: Time) -> i64 {
+        if self.seen { micros(now).max(self.last.time_us + 1) } else { micros(now) }
     }
 }
 
@@ -116,12 +127,18 @@ impl Sampler {
             look.events.push(event(started, EventKind::Start, 0));
         }
         take_echoes(name, &mut state, look);
+        let due = self.end_of(flow);
+        let finished = flow.is_done();
+        let is_over = finished || now >= due || cut_short;
+        if memory.is_fresh(now, self.interval) && !is_over {
+            return;
+        }
         if let (Some(sender), Some(receiver)) = (&state.sender, &state.receiver) {
             let mut row = FlowSample { flow: name.clone(), ..FlowSample::default() };
             let read = watch::read_sender(sender.as_fd(), &mut row)
                 .and_then(|_| watch::read_receiver(receiver.as_fd(), &mut row));
             if read.is_ok() {
-                row.time_us = micros(self.time.now());
+                row.time_us = memory.row_time(self.time.now());
                 let received = flow.received.load(Ordering::Relaxed);
                 row.goodput_bps = memory.goodput_bps(row.time_us, received);
                 if memory.seen {
@@ -136,9 +153,7 @@ impl Sampler {
         if let Some(counts) = &state.datagrams {
             look.flows.push(self.look_at_datagrams(flow, counts, memory));
         }
-        let due = self.end_of(flow);
-        let finished = flow.is_done();
-        if finished || now >= due || cut_short {
+        if is_over {
             memory.over = true;
             let ended = if finished { state.ended.unwrap_or(now) } else { now };
             state.ended = Some(ended);
@@ -156,6 +171,7 @@ impl Sampler {
         let sent = &counts.sent;
         let sent = (sent.datagrams.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed));
         let mut row = datagram_row(&flow.spec.name, now, sent, &mut statistics.counts);
+        row.time_us = memory.row_time(now);
         let received = statistics.counts.bytes;
         drop(statistics);
         flow.received.store(received, Ordering::Relaxed);
@@ -184,5 +200,27 @@ pub(crate) fn take_echoes(flow: &str, state: &mut State, look: &mut Look) {
                 value: i64::from(echo.sequence),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_in_order_though_the_time_goes_back() {
+        let ms = Time::from_millis;
+        let first = Memory::default();
+        assert!(!first.is_fresh(ms(10), ms(10)));
+        assert_eq!((first.row_time(ms(0)), first.goodput_bps(0, 5)), (0, None));
+        // A look at 110 ms, of which the emulator then says that 5 had stood still.
+        let last = FlowSample { time_us: 110_000, ..FlowSample::default() };
+        let memory = Memory { last, received: 1_000_000, seen: true, ..Memory::default() };
+        assert!(memory.is_fresh(ms(105), ms(10)) && memory.is_fresh(ms(114), ms(10)));
+        assert!(!memory.is_fresh(ms(115), ms(10)));
+        assert_eq!(memory.goodput_bps(115_000, 1_625_000), Some(1_000_000_000));
+        // The end waits for nothing: what arrived counts, but gives no rate.
+        assert_eq!(memory.row_time(ms(105)), 110_001);
+        assert_eq!(memory.goodput_bps(110_001, 1_625_000), None);
     }
 }

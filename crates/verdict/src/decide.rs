@@ -11,8 +11,9 @@
 //!    `slow_start`.
 //! 5. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows; on a path that is not
 //!    described `path_rate` where the flow grows no more, for that is how BBR sends at the path's rate).
-//! 6. Data waited though nothing held it: `host_cpu`. In virtual time it waited for the pacing timer, within a burst: `send_buffer`
-//!    where the buffer was full, so that bursts are as large as they can be, else `pacing`.
+//! 6. Data waited though nothing held it: `path_rate` where the link is full for the next half round trip, else `host_cpu`.
+//!    In virtual time it waited for the pacing timer, within a burst: `send_buffer` where the buffer was full, so that bursts
+//!    are as large as they can be, else `pacing`.
 
 use schema::{Cause, FlowSample, LinkSample};
 
@@ -131,6 +132,11 @@ fn cause(row: &FlowSample, history: &History, context: &FlowContext, seen_loss: 
             return Some(Cause::PathRate);
         }
         return Some(if asked || seen_loss { Cause::Pacing } else { Cause::SlowStart });
+    }
+    // A pipe that is being filled again: the link is full from now on, though it was not before.
+    let soon = row.time_us + half / ROUND_TRIPS;
+    if history.utilization(row.time_us, soon).is_some_and(|share| share >= FULL) {
+        return Some(Cause::PathRate);
     }
     if context.virtual_time {
         return Some(if buffer_is_full(row) { Cause::SendBuffer } else { Cause::Pacing });
@@ -296,6 +302,45 @@ mod tests {
         };
         all(&flow(0.5e9, paced), Cause::Pacing);
         all(&flow(0.5e9, |_| {}), Cause::HostCpu);
+    }
+
+    #[test]
+    fn a_pipe_that_is_filled_again_waits_for_its_link() {
+        let context = FlowContext {
+            name: "f".into(),
+            path: vec![PathLink { name: "l".into(), direction: "forward".into(), rate_bps: 1e9 }],
+            ..FlowContext::default()
+        };
+        // Full until 0.5 s, then silent for two round trips, then full again.
+        let sent_ms = |ms: i64| ms.min(500) + (ms - 540).max(0);
+        let rows = |ms: i64| FlowSample {
+            time_us: ms * 1000,
+            flow: "f".into(),
+            ca_state: Some(0),
+            snd_mss_bytes: Some(MSS),
+            snd_cwnd_segs: Some(4000),
+            snd_wnd_bytes: Some(10_000_000),
+            unacked_segs: Some(1000),
+            notsent_bytes: Some(3_000_000),
+            srtt_us: Some(20_000),
+            bytes_received: Some(sent_ms(ms) * 120_000),
+            ..FlowSample::default()
+        };
+        let links: Vec<LinkSample> = (0..=200)
+            .map(|i| LinkSample {
+                time_us: i * 5000,
+                link: "l".into(),
+                direction: "forward".into(),
+                sent_bytes: Some(sent_ms(i * 5) * 125_000),
+                ..LinkSample::default()
+            })
+            .collect();
+        let mut rows: Vec<FlowSample> = (0..=200).map(|i| rows(i * 5)).collect();
+        decide(&mut rows, &links, &context);
+        let at = |ms: usize| rows[ms / 5].limited_by;
+        assert_eq!(at(520), Some(Cause::HostCpu), "nothing is sent, and nothing says why");
+        assert_eq!(at(540), Some(Cause::PathRate));
+        assert_eq!(at(900), Some(Cause::PathRate));
     }
 
     /// A flow over a path that is not described.

@@ -316,13 +316,14 @@ impl Layer {
                         continue;
                     }
                     let samples: &mut Vec<Block> = &mut samples[measure * wanted.len() + place];
+                    let before = samples.last().map(|last| last.low.0);
                     if *time_us < from_us {
                         // Only the last before the span is of use.
                         samples.clear();
                     } else if samples.last().is_some_and(|last| last.low.0 > to_us) {
                         continue;
                     }
-                    samples.push(Block::of(*time_us, values[row]));
+                    samples.push(Block::of(*time_us, values[row], before));
                 }
             }
         }

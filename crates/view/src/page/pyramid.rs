@@ -15,19 +15,21 @@ const FAN: usize = 8;
 pub(crate) struct Block {
     pub(crate) low: (i64, f64),
     pub(crate) high: (i64, f64),
-    sum: f64,
-    count: u32,
+    /// The sum of values, each times the time since the sample before, and that of these times (microseconds).
+    area: f64,
+    time: f64,
 }
 
 impl Block {
-    /// A single sample.
-    pub(crate) fn of(time_us: i64, value: f64) -> Self {
-        let is_there = !value.is_nan();
+    /// A single sample; `before_us` is when the one before it was.
+    pub(crate) fn of(time_us: i64, value: f64, before_us: Option<i64>) -> Self {
+        let sample = (time_us, value);
+        let weight = if value.is_nan() { 0.0 } else { weight(time_us, before_us) };
         Block {
-            low: (time_us, value),
-            high: (time_us, value),
-            sum: if is_there { value } else { 0.0 },
-            count: u32::from(is_there),
+            low: sample,
+            high: sample,
+            area: if value.is_nan() { 0.0 } else { value * weight },
+            time: weight,
         }
     }
 
@@ -36,8 +38,8 @@ impl Block {
         Block {
             low: if other.low.1 < self.low.1 || self.low.1.is_nan() { other.low } else { self.low },
             high: if other.high.1 > self.high.1 || self.high.1.is_nan() { other.high } else { self.high },
-            sum: self.sum + other.sum,
-            count: self.count.saturating_add(other.count),
+            area: self.area + other.area,
+            time: self.time + other.time,
         }
     }
 
@@ -46,14 +48,22 @@ impl Block {
     }
 }
 
-/// The blocks of samples in order of time.
-pub(crate) fn blocks(times: &[i64], values: &[f64]) -> Vec<Block> {
-    times.chunks(BLOCK).zip(values.chunks(BLOCK)).map(|(times, values)| block(times, values)).collect()
+/// What a sample counts in a mean: the time since the one before, microseconds, one at least.
+fn weight(time_us: i64, before_us: Option<i64>) -> f64 {
+    before_us.map_or(1, |before| time_us.saturating_sub(before).max(1)) as f64
 }
 
-/// One block of all of these samples.
-fn block(times: &[i64], values: &[f64]) -> Block {
-    let (mut low, mut high, mut sum, mut count) = (0, 0, 0.0, 0);
+/// The blocks of samples in order of time.
+pub(crate) fn blocks(times: &[i64], values: &[f64]) -> Vec<Block> {
+    let starts = (0..times.len()).step_by(BLOCK);
+    let before = starts.map(|start| start.checked_sub(1).map(|before| times[before]));
+    let parts = times.chunks(BLOCK).zip(values.chunks(BLOCK));
+    parts.zip(before).map(|((times, values), before)| block(times, values, before)).collect()
+}
+
+/// One block of all of these samples; `before` is when the one before them was.
+fn block(times: &[i64], values: &[f64], mut before: Option<i64>) -> Block {
+    let (mut low, mut high, mut area, mut time) = (0, 0, 0.0, 0.0);
     let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
     for (at, value) in values.iter().enumerate() {
         if *value < least {
@@ -63,11 +73,13 @@ fn block(times: &[i64], values: &[f64]) -> Block {
             (high, most) = (at, *value);
         }
         if !value.is_nan() {
-            sum += value;
-            count += 1;
+            let weight = weight(times[at], before);
+            area += value * weight;
+            time += weight;
         }
+        before = Some(times[at]);
     }
-    Block { low: (times[low], values[low]), high: (times[high], values[high]), sum, count }
+    Block { low: (times[low], values[low]), high: (times[high], values[high]), area, time }
 }
 
 /// All levels of a series.
@@ -132,7 +144,7 @@ pub(crate) fn points(blocks: &[Block], from_us: i64, to_us: i64, columns: usize)
     points
 }
 
-/// The mean of the samples in each of `columns` columns, at its first sample's time; `None` where the samples are so few that they
+/// The mean over time of the samples in each of `columns` columns, at its first sample's time; `None` where the samples are so few that they
 /// are as well drawn themselves.
 pub(crate) fn means(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) -> Option<Vec<(i64, f64)>> {
     let columns = columns.max(1);
@@ -142,7 +154,7 @@ pub(crate) fn means(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) 
     let parts =
         blocks.chunk_by(|a, b| column(a, from_us, to_us, columns) == column(b, from_us, to_us, columns));
     let together = parts.filter_map(|part| part.iter().copied().reduce(Block::with));
-    Some(together.map(|all| (all.start(), all.sum / f64::from(all.count))).collect())
+    Some(together.map(|all| (all.start(), all.area / all.time)).collect())
 }
 
 /// The column in which a block is drawn: -1 before the span, `columns` behind it.
@@ -183,7 +195,7 @@ mod tests {
         match pyramid.between(from, to, columns) {
             Some(found) => points(found, from, to, columns),
             None => {
-                let all: Vec<Block> = samples.iter().map(|(t, v)| Block::of(*t, *v)).collect();
+                let all: Vec<Block> = samples.iter().map(|(t, v)| Block::of(*t, *v, None)).collect();
                 points(around(&all, from, to), from, to, columns)
             }
         }
@@ -243,12 +255,23 @@ mod tests {
         let (times, values): (Vec<i64>, Vec<f64>) = samples.iter().copied().unzip();
         let found = blocks(&times, &values);
         assert_eq!(found.len(), 2);
-        let all: Vec<Block> = samples.iter().map(|(t, v)| Block::of(*t, *v)).collect();
+        let all: Vec<Block> = samples.iter().map(|(t, v)| Block::of(*t, *v, Some(*t - 1))).collect();
         let expected = (64.0 + 48.0) / 70.0;
         assert_eq!(means(&all, 0, 70, 1), Some(vec![(0, expected)]));
         assert_eq!(means(&all, 0, 70, 35), None, "as many samples as twice the columns");
         let merged = found.into_iter().reduce(Block::with).unwrap();
-        assert_eq!(merged.sum / f64::from(merged.count), expected);
+        assert_eq!(merged.area / merged.time, expected);
+    }
+
+    #[test]
+    fn a_sample_counts_for_the_time_since_the_one_before() {
+        // A rate over one microsecond, as after a stall of the sampler, says next to nothing; also where blocks meet.
+        let times: Vec<i64> =
+            (0..BLOCK as i64 * 2).map(|i| if i == 64 { 63_001 } else { i * 1000 }).collect();
+        let values: Vec<f64> = (0..BLOCK * 2).map(|i| if i == 64 { 1000.0 } else { 1.0 }).collect();
+        let merged = blocks(&times, &values).into_iter().reduce(Block::with).unwrap();
+        let mean = merged.area / merged.time;
+        assert!((1.0..1.02).contains(&mean), "{mean}");
     }
 
     #[test]

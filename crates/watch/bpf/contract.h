@@ -29,7 +29,6 @@ struct clocks {
 	u32 data_sent, data_received, ack_received; /* when it was last */
 	u32 chrono_type;                            /* 1 busy, 2 receive window, 3 send buffer; 0 none */
 	u32 chrono_start, chrono_stat[3];
-	u32 zero;
 };
 
 /* A look at one connection. What `clocks` tells is 0 in `info`. */
@@ -39,30 +38,41 @@ struct sample {
 	u32 memory[9]; /* SK_MEMINFO_* */
 	u32 rqueue, wqueue, info_bytes;
 	struct clocks clocks;
+	u32 slot; /* 0 in a last look */
 	struct tcp_info info;
 };
 _Static_assert(sizeof(struct sample) == 384, "without holes");
 
-/* The end of all looks: connections that were not told of are as they were before, at this time. */
-struct pass {
+/* What a run of look tells: the connections of so many slots that moved. The others are as they were before, at this time. */
+#define SAMPLES_MOST 256
+struct report {
 	u64 time_ns;
 	u32 now; /* jiffies */
-	u32 zero;
+	u32 count;
+	struct sample samples[SAMPLES_MOST];
 };
-_Static_assert(sizeof(struct pass) == 16, "without holes");
+_Static_assert(sizeof(struct report) == 16 + SAMPLES_MOST * sizeof(struct sample), "without holes");
 
 /* A connection that moved is told of once more at the next look, because the change may have been half done, and each that
  * did not once a second. */
 enum told { UNTOLD = 0, TOLD_MOVING = 1, TOLD = 2 };
 
-/* What is kept in a socket that is marked. */
-struct kept {
+/* Where a wanted connection is, and how it was at the latest look. */
+#define SLOTS_MOST (1 << 18)
+struct slot {
+	u64 sk; /* 0: there is none */
+	u64 cookie;
+	u64 fingerprint;
 	u32 told, told_at; /* enum told; jiffies */
-	u32 segs_in, segs_out, write_seq, copied_seq, snd_una, packets_out, lost_out, snd_cwnd, mss_cache, window_clamp;
-	u32 chrono_start, pmtu;
-	u64 max_pacing_rate;
-	u32 rmem_alloc, backlog, rcvbuf, sndbuf, wmem_alloc, wmem_queued, forward_alloc, omem_alloc, drops;
-	u32 states, ca_state, locked;
+};
+_Static_assert(sizeof(struct slot) == 32, "without holes");
+
+/* Cache lines of a socket, one after another; a struct tcp_sock has 36 of them in 6.18. */
+#define LINES 64
+#define LINE_BYTES 64
+#define RUNS_MOST 16
+struct run {
+	u32 line, lines;
 };
 
 /* What the program sets before it loads this. */
@@ -74,7 +84,7 @@ struct settings {
 	u32 namespaces[NETNS_MOST]; /* those that are watched, by inode */
 };
 
-/* wanted: what is known of a connection by its cookie. */
-enum wanted { UNWANTED = 0, WANTED = 1 };
+/* wanted: what is known of a connection by its cookie: this, or its slot and one. */
+#define UNWANTED 0
 
 #endif

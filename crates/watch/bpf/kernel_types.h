@@ -173,20 +173,8 @@ struct tcp_skb_cb {
 	};
 };
 
-struct seq_file;
-struct bpf_map;
-struct bpf_iter_meta {
-	struct seq_file *seq;
-};
 struct bpf_iter__tcp {
-	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;
-};
-struct bpf_iter__bpf_sk_storage_map {
-	struct bpf_iter_meta *meta;
-	struct bpf_map *map;
-	struct sock *sk;
-	void *value;
 };
 
 #pragma clang attribute pop

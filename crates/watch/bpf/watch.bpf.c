@@ -2,16 +2,19 @@
 /*
  * Looks at connections, and tells what happens to them.
  *
- *   choose   walks one namespace's connections and marks those that are wanted: with storage of our own, and, where
- *            round trips are traced, with the flag that has the kernel call round_trip.
- *   look     walks what is marked, in all namespaces, and writes struct sample of those that moved, at the end struct pass. It
- *            costs as much as there is marked; the kernel's table of all connections has hundreds of thousands of places on
- *            a large machine.
+ *   choose   walks one namespace's connections and puts those that are wanted into their slots, and, where round trips are
+ *            traced, sets the flag that has the kernel call round_trip.
+ *   survey   has the program find out which cache lines of a socket a look reads.
+ *   look     walks some slots, and writes struct sample of the connections that moved into struct report. It costs as much as
+ *            there is wanted; the kernel's table of all connections has hundreds of thousands of places on a large machine.
  *   others   write struct event into a ring.
  *
  * fill() is the kernel's tcp_get_info() (net/ipv4/tcp.c, 6.18) without taking the socket's lock, so that members may be some
  * nanoseconds apart. What grows with the clock alone is left to the program (struct clocks), so that a connection on which
  * nothing happens need not be told of again.
+ *
+ * A slot is emptied when its connection closes. Should that have been missed, the memory may be another socket's, or none:
+ * reads that fail give nothing, and cookies are never used twice.
  */
 #include "kernel_types.h"
 #include "bpf/bpf_helpers.h"
@@ -20,10 +23,10 @@
 #include "contract.h"
 
 #define MAP_HASH 1
-#define MAP_SK_STORAGE 24
+#define MAP_ARRAY 2
 #define MAP_RINGBUF 27
 #define F_NO_PREALLOC 1
-#define STORAGE_CREATE 1
+#define F_MMAPABLE 1024
 
 #define AF_INET6 10
 #define TCP_CLOSE 7
@@ -39,7 +42,7 @@
 
 static u64 (*const bpf_get_socket_cookie)(void *ctx) = (void *)46;
 static long (*const bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *ops, int flags) = (void *)59;
-static long (*const bpf_seq_write)(struct seq_file *seq, const void *data, u32 size) = (void *)127;
+static long (*const bpf_probe_read_kernel)(void *into, u32 bytes, const void *from) = (void *)113;
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
 
 extern unsigned long CONFIG_HZ __kconfig __weak;
@@ -50,8 +53,10 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 const volatile struct settings settings = {};
 /* Events that found no room. */
 u64 lost_events = 0;
-/* What look writes next: too much for the stack, and there is one reader. */
-static struct sample scratch SEC(".bss.scratch");
+/* The socket that look looks at: too much for the stack, and there is one reader. A run of lines may begin in each. */
+static u8 copy[2 * LINES * LINE_BYTES] SEC(".bss.copy");
+/* What look copies of a socket. */
+struct run runs[RUNS_MOST] SEC(".bss.runs") = {};
 
 struct {
 	__uint(type, MAP_HASH);
@@ -62,11 +67,19 @@ struct {
 } wanted SEC(".maps");
 
 struct {
-	__uint(type, MAP_SK_STORAGE);
-	__uint(map_flags, F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct kept);
-} marked SEC(".maps");
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, SLOTS_MOST);
+	__type(key, u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct report);
+} reports SEC(".maps");
 
 struct {
 	__uint(type, MAP_RINGBUF);
@@ -78,6 +91,7 @@ static __always_inline u32 usecs(u64 jiffies)
 	return CONFIG_HZ ? jiffies * 1000000 / CONFIG_HZ : 0;
 }
 
+/* Writes the same members each time; the others are 0 already. */
 static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
 {
 	struct sock *sk = (struct sock *)tp;
@@ -94,9 +108,10 @@ static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
 			!!(tp->ecn_flags & 8) << 4 | !!BPF_CORE_READ_BITFIELD(tp, syn_data_acked) << 5;
 	if (bpf_core_field_exists(tp->tcp_usec_ts))
 		info->options |= !!BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts) << 6;
-	if (BPF_CORE_READ_BITFIELD(tp, rx_opt.wscale_ok))
-		info->wscales = BPF_CORE_READ_BITFIELD(tp, rx_opt.snd_wscale) |
-				BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) << 4;
+	bool scales = BPF_CORE_READ_BITFIELD(tp, rx_opt.wscale_ok);
+	info->wscales = scales ? BPF_CORE_READ_BITFIELD(tp, rx_opt.snd_wscale) |
+					 BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) << 4 :
+				 0;
 	info->flags = BPF_CORE_READ_BITFIELD(tp, rate_app_limited);
 	if (bpf_core_field_exists(tp->fastopen_client_fail))
 		info->flags |= BPF_CORE_READ_BITFIELD(tp, fastopen_client_fail) << 1;
@@ -131,8 +146,7 @@ static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
 	info->data_segs_in = tp->data_segs_in;
 	info->data_segs_out = tp->data_segs_out;
 	u64 delivered = tp->rate_delivered, interval = tp->rate_interval_us;
-	if (delivered && interval)
-		info->delivery_rate = delivered * tp->mss_cache * 1000000 / interval;
+	info->delivery_rate = interval ? delivered * tp->mss_cache * 1000000 / interval : 0;
 	info->delivered = tp->delivered;
 	info->delivered_ce = tp->delivered_ce;
 	info->bytes_sent = tp->bytes_sent;
@@ -169,7 +183,6 @@ static __always_inline void observe(struct tcp_sock *tp, struct sample *sample)
 	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
 
 	sample->cookie = sk->__sk_common.skc_cookie.counter;
-	sample->time_ns = bpf_ktime_get_ns();
 	sample->memory[0] = sk->sk_backlog.rmem_alloc.counter;
 	sample->memory[1] = sk->sk_rcvbuf;
 	sample->memory[2] = sk->sk_wmem_alloc.refs.counter - 1; /* the socket itself counts one */
@@ -194,78 +207,133 @@ static __always_inline void observe(struct tcp_sock *tp, struct sample *sample)
 	fill(tp, &sample->info);
 }
 
-/* What is kept of a connection, to see at the next look whether anything happened to it: member and value.
+/* Run by the program, with three words: writes the sample of a socket that is the first word all over, and the third in the line
+ * that the second tells. */
+SEC("raw_tp")
+int survey(u64 *ctx)
+{
+	u32 zero = 0, line = ctx[1] & (LINES - 1);
+	struct report *report = bpf_map_lookup_elem(&reports, &zero);
+	if (!report)
+		return 0;
+	/* volatile: there is no memset() to call. */
+	volatile u64 *words = (u64 *)copy, *there = (u64 *)(copy + line * LINE_BYTES);
+	for (u32 i = 0; i < LINES * LINE_BYTES / sizeof(u64); i++)
+		words[i] = ctx[0];
+	for (u32 i = 0; i < LINE_BYTES / sizeof(u64); i++)
+		there[i] = ctx[2];
+	observe((struct tcp_sock *)copy, &report->samples[0]);
+	report->samples[0].clocks.now = 0;
+	report->count = 1;
+	return 0;
+}
+
+/* Copies what a look reads of the socket there; whether all of it could be read. */
+static __always_inline bool fetch(void *there)
+{
+	for (u32 i = 0; i < RUNS_MOST; i++) {
+		u32 at = (runs[i].line & (LINES - 1)) * LINE_BYTES, lines = runs[i].lines;
+		if (!lines || lines > LINES)
+			break;
+		if (bpf_probe_read_kernel(copy + at, lines * LINE_BYTES, there + at))
+			return false;
+	}
+	return true;
+}
+
+/* By what is seen whether anything happened to a connection since the latest look.
  *
- * These are few of the members that a look reads, a third of its cache lines, and none of the others changes without one
+ * These are few of the members that a look reads, half of its cache lines, and none of the others changes without one
  * of them: each packet counts in segs_in or segs_out; what the application writes moves write_seq, what it reads copied_seq;
  * losses that a timer finds are lost_out, a timeout that could send nothing icsk_retransmits or icsk_backoff; options
  * set sk_rcvbuf, sk_sndbuf, sk_max_pacing_rate, window_clamp; an ICMP message icsk_pmtu_cookie or mss_cache. Who holds the
  * lock may be in the middle of a change.
  */
-#define KEPT(each)                                                                                                     \
-	each(segs_in, tp->segs_in) each(segs_out, tp->segs_out) each(write_seq, tp->write_seq)                         \
-	each(copied_seq, tp->copied_seq) each(snd_una, tp->snd_una) each(packets_out, tp->packets_out)                 \
-	each(lost_out, tp->lost_out) each(snd_cwnd, tp->snd_cwnd) each(mss_cache, tp->mss_cache)                       \
-	each(window_clamp, tp->window_clamp) each(chrono_start, tp->chrono_start) each(pmtu, icsk->icsk_pmtu_cookie)   \
-	each(max_pacing_rate, sk->sk_max_pacing_rate) each(rmem_alloc, sk->sk_backlog.rmem_alloc.counter)              \
-	each(backlog, sk->sk_backlog.len) each(rcvbuf, sk->sk_rcvbuf) each(sndbuf, sk->sk_sndbuf)                      \
-	each(wmem_alloc, sk->sk_wmem_alloc.refs.counter) each(wmem_queued, sk->sk_wmem_queued)                         \
-	each(forward_alloc, sk->sk_forward_alloc) each(omem_alloc, sk->sk_omem_alloc.counter)                          \
-	each(drops, sk->sk_drops.counter) each(locked, sk->sk_lock.owned)                                              \
-	each(states, sk->__sk_common.skc_state | tp->chrono_type << 8 | icsk->icsk_retransmits << 16 |                 \
-			     icsk->icsk_backoff << 24)                                                                 \
-	each(ca_state, BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) | icsk->icsk_probes_out << 8)
+#define TELLTALES(each)                                                                                                \
+	each(tp->segs_in) each(tp->segs_out) each(tp->write_seq) each(tp->copied_seq) each(tp->snd_una)                \
+	each(tp->packets_out) each(tp->lost_out) each(tp->snd_cwnd) each(tp->mss_cache) each(tp->window_clamp)         \
+	each(tp->chrono_start) each(icsk->icsk_pmtu_cookie) each(sk->sk_max_pacing_rate)                               \
+	each(sk->sk_backlog.rmem_alloc.counter) each(sk->sk_backlog.len) each(sk->sk_rcvbuf) each(sk->sk_sndbuf)       \
+	each(sk->sk_wmem_alloc.refs.counter) each(sk->sk_wmem_queued) each(sk->sk_forward_alloc)                       \
+	each(sk->sk_omem_alloc.counter) each(sk->sk_drops.counter)                                                     \
+	each(sk->__sk_common.skc_state | tp->chrono_type << 8 | icsk->icsk_retransmits << 16 | icsk->icsk_backoff << 24) \
+	each(BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) | icsk->icsk_probes_out << 8)
 
-static __always_inline bool moved(struct tcp_sock *tp, struct kept *kept)
+/* The sum of the telltales, each times an odd number of its own: what changes one changes it, and what changes several leaves
+ * it as it was once in 2^64. */
+static __always_inline u64 fingerprint(struct tcp_sock *tp)
 {
 	struct sock *sk = (struct sock *)tp;
 	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
-	u64 differs = sk->sk_lock.owned;
+	u64 sum = 0, factor = 0x9e3779b97f4a7c15;
 
-#define DIFFERS(member, value) differs |= kept->member ^ (typeof(kept->member))(value);
-	KEPT(DIFFERS)
-#undef DIFFERS
-	return differs;
+#define ADD(value)                                                                                                     \
+	sum += (u64)(value)*factor;                                                                                    \
+	factor = factor * 0xd1342543de82ef95 + 2;
+	TELLTALES(ADD)
+#undef ADD
+	return sum;
 }
 
-static __always_inline void keep(struct tcp_sock *tp, struct kept *kept)
+/* Looks at the connection in the slot, and writes the sample if it moved; how many were written. A function of its own, because
+ * the kernel then verifies it once and not each time. */
+__noinline int look_at(u32 at, u32 count, u64 time_ns)
 {
-	struct sock *sk = (struct sock *)tp;
-	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
-
-#define KEEP(member, value) kept->member = value;
-	KEPT(KEEP)
-#undef KEEP
-}
-
-SEC("iter/bpf_sk_storage_map")
-int look(struct bpf_iter__bpf_sk_storage_map *ctx)
-{
-	struct sock *sk = ctx->sk;
-	struct kept *kept = ctx->value;
-
-	if (!sk || !kept) {
-		struct pass pass = { .time_ns = bpf_ktime_get_ns(), .now = bpf_jiffies64() };
-		bpf_seq_write(ctx->meta->seq, &pass, sizeof(pass));
+	u32 zero = 0, now = bpf_jiffies64();
+	struct slot *slot = bpf_map_lookup_elem(&slots, &at);
+	struct report *report = bpf_map_lookup_elem(&reports, &zero);
+	if (!slot || !report || !slot->sk)
 		return 0;
+	void *there = (void *)slot->sk;
+
+	/* One that rested is seen to rest where it is, by half of its lines. A member read there is eight instructions (the
+	 * kernel checks each address), so of one that moved the lines are copied first. */
+	bool is_due = slot->told != TOLD || now - slot->told_at >= CONFIG_HZ;
+	if (bpf_rdonly_cast && !is_due) {
+		struct tcp_sock *tp = bpf_rdonly_cast(there, TCP_SOCK_TYPE);
+		if (fingerprint(tp) == slot->fingerprint && !((struct sock *)tp)->sk_lock.owned)
+			return 0;
 	}
-	/* Only choose marks, and only TCP's; the older way fetches two more lines of the socket to see that. */
-	struct tcp_sock *tp = bpf_rdonly_cast ? bpf_rdonly_cast(sk, TCP_SOCK_TYPE) :
-						bpf_skc_to_tcp_sock(sk);
-	if (!tp)
+	struct tcp_sock *tp = (struct tcp_sock *)copy;
+	struct sock *sk = (struct sock *)copy;
+	if (!fetch(there))
 		return 0;
-	u32 now = bpf_jiffies64(), before = kept->told;
-	bool is_moved = moved(tp, kept) || before == UNTOLD;
-	if (!is_moved && before == TOLD && now - kept->told_at < CONFIG_HZ)
+	/* It was this connection all the time if it is still. */
+	s64 *cookie = &sk->__sk_common.skc_cookie.counter;
+	if (bpf_probe_read_kernel(cookie, sizeof(*cookie), there + ((u8 *)cookie - copy)) || *cookie != slot->cookie)
 		return 0;
-	/* First what is kept, so that what changes meanwhile is seen at the next look. */
-	keep(tp, kept);
-	__builtin_memset(&scratch, 0, sizeof(scratch));
-	observe(tp, &scratch);
-	/* Where the buffer has no room the kernel comes again with the next one. */
-	bool is_full = bpf_seq_write(ctx->meta->seq, &scratch, sizeof(scratch));
-	kept->told = is_full ? UNTOLD : is_moved ? TOLD_MOVING : TOLD;
-	kept->told_at = now;
+	u64 found = fingerprint(tp);
+	bool is_moved = slot->told == UNTOLD || found != slot->fingerprint || sk->sk_lock.owned;
+	if (!is_moved && !is_due)
+		return 0;
+	slot->fingerprint = found;
+	slot->told = is_moved ? TOLD_MOVING : TOLD;
+	slot->told_at = now;
+	struct sample *sample = &report->samples[count & (SAMPLES_MOST - 1)];
+	observe(tp, sample);
+	sample->time_ns = time_ns;
+	sample->slot = at;
+	return 1;
+}
+
+/* Run by the program, with the first slot. */
+SEC("raw_tp")
+int look(u64 *ctx)
+{
+	u32 zero = 0, count = 0, first = ctx[0];
+	u64 time_ns = 0;
+	struct report *report = bpf_map_lookup_elem(&reports, &zero);
+	if (!report)
+		return 0;
+	for (u32 i = 0; i < SAMPLES_MOST; i++) {
+		/* To ask the time the processor waits for all that it fetches: not for each connection. */
+		if (i % 16 == 0)
+			time_ns = bpf_ktime_get_ns();
+		count += look_at(first + i, count, time_ns);
+	}
+	report->time_ns = bpf_ktime_get_ns();
+	report->now = bpf_jiffies64();
+	report->count = count;
 	return 0;
 }
 
@@ -273,7 +341,6 @@ SEC("iter/tcp")
 int choose(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
-	struct kept nothing = {};
 
 	if (!skc)
 		return 0;
@@ -282,9 +349,16 @@ int choose(struct bpf_iter__tcp *ctx)
 		return 0;
 	u64 cookie = bpf_get_socket_cookie(tp);
 	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
-	if (!known || *known != WANTED)
+	if (!known || *known == UNWANTED)
 		return 0;
-	bpf_sk_storage_get(&marked, tp, &nothing, STORAGE_CREATE);
+	u32 at = *known - 1;
+	struct slot *slot = bpf_map_lookup_elem(&slots, &at);
+	if (slot && slot->sk != (u64)tp) {
+		slot->sk = 0;
+		slot->cookie = cookie;
+		slot->told = UNTOLD;
+		slot->sk = (u64)tp;
+	}
 	if (settings.per_ack && !(tp->bpf_sock_ops_cb_flags & FLAG_RTT)) {
 		int flags = tp->bpf_sock_ops_cb_flags | FLAG_RTT;
 		bpf_setsockopt(skc, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
@@ -304,7 +378,7 @@ static __always_inline bool is_watched(u32 netns)
 static __always_inline bool is_wanted(u64 cookie)
 {
 	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
-	return !known || *known == WANTED;
+	return !known || *known != UNWANTED;
 }
 
 static __always_inline void tell(struct sock *sk, u32 kind, u64 value)
@@ -356,15 +430,19 @@ static __always_inline void tell(struct sock *sk, u32 kind, u64 value)
 	bpf_ringbuf_submit(event, 0);
 }
 
-/* The last look at a connection that is wanted, into the ring too: its length tells it from events. */
+/* The last look at a connection that is wanted, into the ring too: its length tells it from events. Its slot is empty then. */
 static __always_inline void last_look(struct sock *sk)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	u64 cookie = bpf_get_socket_cookie(sk);
 	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
 
-	if (!tp || !known || *known != WANTED)
+	if (!tp || !known || *known == UNWANTED)
 		return;
+	u32 at = *known - 1;
+	struct slot *slot = bpf_map_lookup_elem(&slots, &at);
+	if (slot && slot->cookie == cookie)
+		slot->sk = 0;
 	struct sample *sample = bpf_ringbuf_reserve(&events, sizeof(*sample), 0);
 	if (!sample) {
 		__sync_fetch_and_add(&lost_events, 1);
@@ -372,6 +450,7 @@ static __always_inline void last_look(struct sock *sk)
 	}
 	__builtin_memset(sample, 0, sizeof(*sample));
 	observe(tp, sample);
+	sample->time_ns = bpf_ktime_get_ns();
 	bpf_ringbuf_submit(sample, 0);
 }
 
@@ -419,7 +498,7 @@ int round_trip(struct bpf_sock_ops *ops)
 		return 1;
 	u64 cookie = bpf_get_socket_cookie(ops);
 	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
-	if (!known || *known != WANTED)
+	if (!known || *known == UNWANTED)
 		return 1;
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {

@@ -7,11 +7,15 @@ use std::{
 
 use crate::{
     Clocks, Cookie, Diag, Error, Event, EventKind, Filter, Kernel, Look, Place, Process, Processes, Sample,
-    State, Tally, bpf::Pass, monotonic_ns,
+    State, Tally,
+    bpf::{Pass, RawSample},
+    live::Live,
+    monotonic_ns,
 };
 
-/// With eBPF new connections are looked for so often, in case that one was missed; without it, at each look.
-const SEARCH_NS: u64 = 250_000_000;
+/// With eBPF, which tells of connections that come and go, sock_diag is asked so often for what else there is to tell, and in case
+/// that one was missed; without it, at each look.
+const SEARCH_NS: u64 = 500_000_000;
 /// And when the kernel has told of one, but no more often than this: a search costs a millisecond or two.
 const NEWS_NS: u64 = 20_000_000;
 /// /proc is searched for owners of sockets no more often.
@@ -74,7 +78,7 @@ pub struct Watcher {
     /// Whether the kernel has told of a connection that is not known.
     news: bool,
     known: HashMap<Cookie, bool>,
-    live: BTreeMap<Cookie, Followed>,
+    live: Live,
     gone: BTreeMap<Cookie, Followed>,
     /// Those that are gone, in the order that they went.
     gone_order: VecDeque<Cookie>,
@@ -114,7 +118,7 @@ impl Watcher {
             searched_ns: None,
             news: false,
             known: HashMap::new(),
-            live: BTreeMap::new(),
+            live: Live::default(),
             gone: BTreeMap::new(),
             gone_order: VecDeque::new(),
             events: Vec::new(),
@@ -145,16 +149,16 @@ impl Watcher {
 
     /// The connections that are followed, and then those that were and are closed.
     pub fn connections(&self) -> impl Iterator<Item = &Followed> {
-        self.live.values().chain(self.gone.values())
+        self.live.iter().chain(self.gone.values())
     }
 
     /// The connection of this cookie.
     pub fn connection(&self, cookie: Cookie) -> Option<&Followed> {
-        self.live.get(&cookie).or_else(|| self.gone.get(&cookie))
+        self.live.get(cookie).or_else(|| self.gone.get(&cookie))
     }
 
     fn connection_mut(&mut self, cookie: Cookie) -> Option<&mut Followed> {
-        self.live.get_mut(&cookie).or_else(|| self.gone.get_mut(&cookie))
+        self.live.get_mut(cookie).or_else(|| self.gone.get_mut(&cookie))
     }
 
     /// The events since this was asked last, in order of time.
@@ -180,12 +184,12 @@ impl Watcher {
         }
         if let Some(kernel) = &mut self.kernel {
             let live = &mut self.live;
-            let pass = kernel.look(|sample| {
-                if let Some(followed) = live.get_mut(&sample.cookie) {
+            let pass = kernel.look(live.slots(), |sample| {
+                if let Some(followed) = live.at_mut(sample.slot()) {
                     followed.sample(sample);
                 }
             })?;
-            live.values_mut().filter(|followed| followed.looked_ns <= now).for_each(|it| it.stay(pass));
+            live.iter_mut().filter(|followed| followed.looked_ns <= now).for_each(|it| it.stay(pass));
         }
         Ok(())
     }
@@ -208,6 +212,7 @@ impl Watcher {
             if let Some(followed) = self.connection_mut(sample.cookie) {
                 followed.last(sample);
             }
+            self.close(sample.cookie, sample.time_ns);
         }
         if fresh.is_empty() {
             return Ok(());
@@ -215,7 +220,7 @@ impl Watcher {
         // Each processor has its own place in the ring.
         fresh.sort_by_key(|event| event.time_ns);
         let now = monotonic_ns();
-        self.news |= fresh.iter().any(|event| !self.known.contains_key(&event.cookie) && is_news(event));
+        self.news |= fresh.iter().any(|event| self.is_unknown(event.cookie) && is_news(event));
         if self.news && self.searched_ns.is_none_or(|before| now - before >= NEWS_NS) {
             self.search(now)?;
         }
@@ -223,6 +228,11 @@ impl Watcher {
             self.take(event);
         }
         Ok(())
+    }
+
+    /// Whether a connection was neither found by a search nor closed.
+    fn is_unknown(&self, cookie: Cookie) -> bool {
+        !self.known.contains_key(&cookie) && !self.gone.contains_key(&cookie)
     }
 
     fn take(&mut self, event: Event) {
@@ -233,7 +243,7 @@ impl Watcher {
                 followed.tally.event(&event);
                 self.events.push(event);
             }
-        } else if !self.known.contains_key(&event.cookie) {
+        } else if self.is_unknown(event.cookie) {
             self.undecided.push(event);
         }
     }
@@ -274,12 +284,16 @@ impl Watcher {
         let mut news = false;
         for look in looks {
             present.insert(look.cookie);
-            if let Some(followed) = self.live.get_mut(&look.cookie) {
+            if let Some(followed) = self.live.get_mut(look.cookie) {
                 if followed.process.is_none() {
                     followed.process = self.processes.of_inode(look.inode).cloned();
                 }
                 match self.kernel {
-                    Some(_) => followed.meet(look),
+                    Some(_) => {
+                        followed.meet(look);
+                        // eBPF has not found it yet.
+                        news |= followed.clocks.is_none();
+                    }
                     None => followed.look(look, now),
                 }
                 continue;
@@ -287,17 +301,15 @@ impl Watcher {
             let process = self.processes.of_inode(look.inode);
             let matches = self.filter.matches(look, process, &name);
             // Its owner may become known, and its state and congestion control change: it is asked again.
-            let decided = matches || self.known.insert(look.cookie, false).is_none();
-            if let (true, Some(kernel)) = (decided, &self.kernel) {
-                kernel.decide(look.cookie, matches)?;
-            }
-            if matches {
-                news = true;
-                self.known.insert(look.cookie, true);
+            let decided = self.known.insert(look.cookie, matches).is_none() || matches;
+            let slot = matches.then(|| {
                 let traced = self.per_event;
-                let followed = Followed::new(name.clone(), process.cloned(), look.clone(), now, traced);
-                self.live.insert(look.cookie, followed);
+                self.live.insert(Followed::new(name.clone(), process.cloned(), look.clone(), now, traced))
+            });
+            if let (true, Some(kernel)) = (decided, &self.kernel) {
+                kernel.decide(look.cookie, slot)?;
             }
+            news |= matches;
         }
         Ok(news)
     }
@@ -322,17 +334,22 @@ impl Watcher {
         let gone: Vec<Cookie> =
             self.known.keys().filter(|cookie| !present.contains(cookie)).copied().collect();
         for cookie in gone {
-            self.known.remove(&cookie);
-            if let Some(kernel) = &self.kernel {
-                kernel.forget(cookie);
-            }
-            if let Some(mut followed) = self.live.remove(&cookie) {
-                followed.closed_ns = Some(now);
-                followed.look.state = State::CLOSED;
-                followed.rates_bps = None;
-                self.gone.insert(cookie, followed);
-                self.gone_order.push_back(cookie);
-            }
+            self.close(cookie, now);
+        }
+    }
+
+    fn close(&mut self, cookie: Cookie, now: u64) {
+        self.known.remove(&cookie);
+        let (slot, followed) = self.live.remove(cookie).unzip();
+        if let Some(kernel) = &self.kernel {
+            kernel.forget(cookie, slot);
+        }
+        if let Some(mut followed) = followed {
+            followed.closed_ns = Some(now);
+            followed.look.state = State::CLOSED;
+            followed.rates_bps = None;
+            self.gone.insert(cookie, followed);
+            self.gone_order.push_back(cookie);
         }
         while self.gone_order.len() > CLOSED_MOST {
             let oldest = self.gone_order.pop_front();
@@ -379,19 +396,17 @@ impl Followed {
     }
 
     /// Takes in a look of eBPF's.
-    fn sample(&mut self, sample: &Sample) {
+    fn sample(&mut self, sample: &RawSample<'_>) {
         let before = self.carried();
-        self.look.info = sample.info;
-        self.look.memory = sample.memory;
-        self.look.rqueue_bytes = sample.rqueue_bytes;
-        self.look.wqueue_bytes = sample.wqueue_bytes;
-        self.clocks = Some(sample.clocks);
-        if let Some(state) = sample.info.state() {
+        self.clocks = Some(sample.fill(&mut self.look.info));
+        self.look.memory = sample.memory();
+        (self.look.rqueue_bytes, self.look.wqueue_bytes) = sample.queues_bytes();
+        if let Some(state) = self.look.info.state() {
             self.look.state = State(state);
         }
         // The first comes right after it was found: that is no time to have a rate over.
         let before = if self.tally.looks > 1 { before } else { (None, None) };
-        self.count(before, sample.time_ns);
+        self.count(before, sample.time_ns());
     }
 
     /// Takes in that nothing has happened since the latest look.

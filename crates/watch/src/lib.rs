@@ -19,6 +19,7 @@ mod filter;
 mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
+mod live;
 mod notice;
 mod place;
 mod process;

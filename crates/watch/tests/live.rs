@@ -8,7 +8,7 @@ use std::{
 };
 
 use socket2::SockRef;
-use watch::{Error, EventKind, Filter, Place, State, TcpInfo, Tracing, Watcher};
+use watch::{Ends, Error, EventKind, Filter, Place, State, TcpInfo, Tracing, Watcher};
 
 /// A connection over loopback that has carried 100 kB.
 fn connection() -> (TcpStream, TcpStream) {
@@ -142,8 +142,8 @@ fn agrees(watcher: &mut Watcher, socket: &TcpStream, after: &str) {
         if rests(&before) != rests(&then) {
             continue;
         }
-        let local = socket.local_addr().unwrap();
-        let told = watcher.connections().find(|c| c.look.ends.local == local).unwrap().look.info;
+        let ends = Ends { local: socket.local_addr().unwrap(), peer: socket.peer_addr().unwrap() };
+        let told = watcher.connections().find(|c| c.look.ends == ends).unwrap().look.info;
         let fields = before.fields().zip(told.fields()).zip(then.fields());
         for (((name, least), (_, value)), (_, most)) in fields {
             let asked_last = name == "last_data_recv_ms" && least > most;
@@ -196,4 +196,43 @@ fn what_is_not_told_again_has_not_changed() {
     }
     sender.shutdown(Shutdown::Write).unwrap();
     agrees(&mut watcher, &receiver, "an end");
+}
+
+/// More than one run of eBPF looks at, and again after half of them went and others took their slots.
+#[test]
+fn each_of_many_connections_is_told_of_itself() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let filter = Filter::parse(&format!("port {}", address.port())).unwrap();
+    let mut watcher = Watcher::new(vec![Place::here().unwrap()], filter, Tracing::IfPossible).unwrap();
+    if let Some(why) = watcher.without_kernel() {
+        return eprintln!("skipped: {why}");
+    }
+    let open = |bytes: usize| {
+        let mut sender = TcpStream::connect(address).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        sender.write_all(&vec![0; bytes]).unwrap();
+        receiver.read_exact(&mut vec![0; bytes]).unwrap();
+        (sender, receiver)
+    };
+    let mut pairs: Vec<_> = (1..=150).map(open).collect();
+    for turn in 0..3 {
+        // Who is new is asked no more often than each 20 ms.
+        std::thread::sleep(Duration::from_millis(30));
+        for (at, (sender, receiver)) in pairs.iter().enumerate() {
+            agrees(&mut watcher, sender, &format!("turn {turn} at sender {at}"));
+            agrees(&mut watcher, receiver, &format!("turn {turn} at receiver {at}"));
+        }
+        let (before, gone) = (watcher.connections().count(), pairs.split_off(75));
+        let ports: Vec<_> = gone.iter().map(|(sender, _)| sender.local_addr().unwrap().port()).collect();
+        drop(gone);
+        // The kernel tells of the end, at once.
+        watcher.look().unwrap();
+        for port in ports {
+            let one = watcher.connections().find(|c| c.look.ends.local.port() == port).unwrap();
+            assert_eq!((one.look.state, one.closed_ns.is_some()), (State::CLOSED, true), "{one:?}");
+        }
+        assert_eq!(watcher.connections().count(), before);
+        pairs.extend((1000 * (turn + 1)..1000 * (turn + 1) + 75).map(open));
+    }
 }

@@ -16,13 +16,21 @@ pub(crate) const SETTINGS_BYTES: usize = 12 + 4 * NAMESPACES_MOST;
 pub(crate) const EVENT_BYTES: usize = 112;
 /// `struct sample`.
 pub(crate) const SAMPLE_BYTES: usize = 384;
-/// `struct pass`.
-pub(crate) const PASS_BYTES: usize = 16;
-const INFO_AT: usize = 104;
-/// Values of the map `wanted`.
+/// `struct sample`s in a `struct report`.
+pub(crate) const SAMPLES_MOST: usize = 256;
+/// What is before them.
+pub(crate) const HEAD_BYTES: usize = 16;
+/// `struct report`.
+pub(crate) const REPORT_BYTES: usize = HEAD_BYTES + SAMPLES_MOST * SAMPLE_BYTES;
+/// `struct slot`.
+pub(crate) const SLOT_BYTES: usize = 32;
+/// Cache lines that a socket has at most.
+pub(crate) const LINES: u32 = 64;
+/// `struct run`s that there are at most.
+pub(crate) const RUNS_MOST: usize = 16;
+/// Value of the map `wanted`; others are a slot and one.
 pub(crate) const UNWANTED: u32 = 0;
-/// Values of the map `wanted`.
-pub(crate) const WANTED: u32 = 1;
+const INFO_AT: usize = 104;
 
 const AF_INET6: u16 = 10;
 
@@ -33,6 +41,28 @@ pub(crate) fn settings(info_bytes: u32, per_ack: bool, namespaces: &[u32]) -> [u
     let words = [info_bytes, u32::from(per_ack), count as u32];
     for (place, word) in bytes.chunks_exact_mut(4).zip(words.iter().chain(&namespaces[..count])) {
         place.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+/// The `struct run`s of the lines that are needed. Where they are too many, the last goes on to the last line.
+pub(crate) fn runs(is_needed: impl Fn(u32) -> bool) -> [u8; 8 * RUNS_MOST] {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for line in (0..LINES).filter(|line| is_needed(*line)) {
+        let is_full = runs.len() == RUNS_MOST;
+        match runs.last_mut() {
+            Some((first, lines)) if *first + *lines == line || is_full => *lines = line + 1 - *first,
+            _ => runs.push((line, 1)),
+        }
+    }
+    let mut bytes = [0; 8 * RUNS_MOST];
+    for (place, (first, lines)) in bytes.as_chunks_mut().0.iter_mut().zip(runs) {
+        *place = {
+            let mut run = [0; 8];
+            run[..4].copy_from_slice(&first.to_ne_bytes());
+            run[4..].copy_from_slice(&lines.to_ne_bytes());
+            run
+        };
     }
     bytes
 }
@@ -151,39 +181,57 @@ pub struct Sample {
 impl Sample {
     /// Reads `struct sample` of a kernel whose clock ticks `hz` times a second; `None` where it is none.
     pub(crate) fn read(bytes: &[u8], hz: u64) -> Option<Sample> {
-        let mut sample = Sample::empty();
-        sample.refill(bytes.try_into().ok()?, hz);
-        Some(sample)
-    }
-
-    /// Of nothing, to be filled.
-    pub(crate) fn empty() -> Sample {
-        Sample {
-            cookie: Cookie(0),
-            time_ns: 0,
-            memory: None,
-            rqueue_bytes: 0,
-            wqueue_bytes: 0,
-            info: TcpInfo::from_bytes(&[]),
-            clocks: Clocks::from_words([0; 8]),
-        }
-    }
-
-    /// Becomes what [`Sample::read`] gives.
-    pub(crate) fn refill(&mut self, bytes: &[u8; SAMPLE_BYTES], hz: u64) {
-        let words: [u32; 9] = std::array::from_fn(|i| u32_at(bytes, 16 + 4 * i));
-        let info_bytes = (u32_at(bytes, 60) as usize).min(SAMPLE_BYTES - INFO_AT);
-        self.cookie = Cookie(u64_at(bytes, 0));
-        self.time_ns = u64_at(bytes, 8);
-        self.memory = Memory::from_words(&words);
-        (self.rqueue_bytes, self.wqueue_bytes) = (u32_at(bytes, 52), u32_at(bytes, 56));
-        self.clocks = Clocks::from_words(std::array::from_fn(|i| u32_at(bytes, 68 + 4 * i)));
-        self.info.refill(&bytes[INFO_AT..INFO_AT + info_bytes]);
-        self.clocks.tell(u32_at(bytes, 64), hz, &mut self.info);
+        let raw = RawSample { bytes: bytes.try_into().ok()?, hz };
+        let mut info = TcpInfo::from_bytes(&[]);
+        let clocks = raw.fill(&mut info);
+        let (rqueue_bytes, wqueue_bytes) = raw.queues_bytes();
+        let (cookie, time_ns, memory) = (raw.cookie(), raw.time_ns(), raw.memory());
+        Some(Sample { cookie, time_ns, memory, rqueue_bytes, wqueue_bytes, info, clocks })
     }
 }
 
-/// The end of a look at all: those that were not told of are as before, at this time.
+/// `struct sample` where eBPF wrote it, of a kernel whose clock ticks `hz` times a second.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawSample<'a> {
+    pub(crate) bytes: &'a [u8; SAMPLE_BYTES],
+    pub(crate) hz: u64,
+}
+
+impl RawSample<'_> {
+    pub(crate) fn cookie(&self) -> Cookie {
+        Cookie(u64_at(self.bytes, 0))
+    }
+
+    /// CLOCK_MONOTONIC, ns.
+    pub(crate) fn time_ns(&self) -> u64 {
+        u64_at(self.bytes, 8)
+    }
+
+    /// Which slot the connection has.
+    pub(crate) fn slot(&self) -> u32 {
+        u32_at(self.bytes, 100)
+    }
+
+    pub(crate) fn memory(&self) -> Option<Memory> {
+        Memory::from_words(&std::array::from_fn::<_, 9, _>(|i| u32_at(self.bytes, 16 + 4 * i)))
+    }
+
+    /// Bytes received and not read, and written and not acknowledged.
+    pub(crate) fn queues_bytes(&self) -> (u32, u32) {
+        (u32_at(self.bytes, 52), u32_at(self.bytes, 56))
+    }
+
+    /// Makes `info` what it told, and returns what its times are made of.
+    pub(crate) fn fill(&self, info: &mut TcpInfo) -> Clocks {
+        let info_bytes = (u32_at(self.bytes, 60) as usize).min(SAMPLE_BYTES - INFO_AT);
+        info.refill(&self.bytes[INFO_AT..INFO_AT + info_bytes]);
+        let clocks = Clocks::from_words(std::array::from_fn(|i| u32_at(self.bytes, 68 + 4 * i)));
+        clocks.tell(u32_at(self.bytes, 64), self.hz, info);
+        clocks
+    }
+}
+
+/// What a run of `look` told besides samples: connections that were not told of are as before, at this time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pass {
     /// CLOCK_MONOTONIC, ns.
@@ -194,12 +242,12 @@ pub(crate) struct Pass {
     pub(crate) hz: u64,
 }
 
-impl Pass {
-    /// Reads `struct pass`; `None` where it is none.
-    pub(crate) fn read(bytes: &[u8], hz: u64) -> Option<Pass> {
-        let bytes: &[u8; PASS_BYTES] = bytes.try_into().ok()?;
-        Some(Pass { time_ns: u64_at(bytes, 0), jiffies: u32_at(bytes, 8), hz })
-    }
+/// Reads `struct report`: the pass and the samples.
+pub(crate) fn report(bytes: &[u8; REPORT_BYTES], hz: u64) -> (Pass, impl Iterator<Item = RawSample<'_>>) {
+    let count = (u32_at(bytes, 12) as usize).min(SAMPLES_MOST);
+    let (samples, _) = bytes[HEAD_BYTES..].as_chunks();
+    let pass = Pass { time_ns: u64_at(bytes, 0), jiffies: u32_at(bytes, 8), hz };
+    (pass, samples[..count].iter().map(move |bytes| RawSample { bytes, hz }))
 }
 
 fn address(bytes: &[u8], six: bool) -> IpAddr {
@@ -245,6 +293,35 @@ mod tests {
     }
 
     #[test]
+    fn a_report_has_the_samples_that_it_counts() {
+        let mut bytes = [0; REPORT_BYTES];
+        bytes[..8].copy_from_slice(&9u64.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&7u32.to_ne_bytes());
+        bytes[12..16].copy_from_slice(&2u32.to_ne_bytes());
+        let second = HEAD_BYTES + SAMPLE_BYTES;
+        bytes[second..second + 8].copy_from_slice(&5u64.to_ne_bytes());
+        bytes[second + 100..second + 104].copy_from_slice(&3u32.to_ne_bytes());
+        let (pass, samples) = report(&bytes, 250);
+        assert_eq!(pass, Pass { time_ns: 9, jiffies: 7, hz: 250 });
+        let told: Vec<_> = samples.map(|sample| (sample.cookie(), sample.slot())).collect();
+        assert_eq!(told, [(Cookie(0), 0), (Cookie(5), 3)]);
+        bytes[12..16].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert_eq!(report(&bytes, 250).1.count(), SAMPLES_MOST);
+    }
+
+    #[test]
+    fn runs_cover_what_is_needed() {
+        let covered = |bytes: [u8; 8 * RUNS_MOST]| -> Vec<u32> {
+            let runs = bytes.chunks_exact(8).map(|run| (u32_at(run, 0), u32_at(run, 4)));
+            runs.flat_map(|(line, lines)| line..line + lines).collect()
+        };
+        assert_eq!(covered(runs(|line| [0, 1, 5, 63].contains(&line))), [0, 1, 5, 63]);
+        assert_eq!(covered(runs(|_| false)), []);
+        let even = covered(runs(|line| line % 2 == 0));
+        assert_eq!((even.len(), even[15], even[16]), (15 + 33, 30, 31), "the sixteenth goes to the last");
+    }
+
+    #[test]
     fn no_length_of_tcp_info_panics() {
         for length in [0u32, 104, 280, 281, u32::MAX] {
             let mut bytes = [1u8; SAMPLE_BYTES];
@@ -252,8 +329,6 @@ mod tests {
             let sample = Sample::read(&bytes, 250).unwrap();
             assert_eq!(sample.info.snd_cwnd().is_some(), length >= 104);
         }
-        assert_eq!(Pass::read(&[1; PASS_BYTES], 250).unwrap().jiffies, 0x0101_0101);
-        assert_eq!(Pass::read(&[1; PASS_BYTES + 1], 250), None);
         assert_eq!(settings(280, true, &[7; 100])[8..16], [64, 0, 0, 0, 7, 0, 0, 0]);
     }
 }

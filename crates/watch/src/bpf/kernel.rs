@@ -11,22 +11,22 @@ use std::{
 };
 
 use libbpf_rs::{
-    Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramMut, RingBuffer,
-    RingBufferBuilder,
+    Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramInput, ProgramMut,
+    RingBuffer, RingBufferBuilder,
 };
 
 use super::{
-    contract::{self, EVENT_BYTES, Event, Pass, SAMPLE_BYTES, Sample, UNWANTED, WANTED},
+    contract::{
+        self, EVENT_BYTES, Event, Pass, RawSample, SAMPLE_BYTES, SAMPLES_MOST, SLOT_BYTES, Sample, UNWANTED,
+    },
     missing::{cgroup_root, explain},
+    report::Report,
 };
 use crate::{Cookie, Error, Place, error::Attempted, socket::length_of_tcp_info};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
 /// The program that tells of new connections, and those that tell the other events.
 const TELLERS: [&str; 3] = ["state", "congestion_state", "retransmit"];
-
-/// What a read of an iterator gives at most (PAGE_SIZE << 3, kernel/bpf/bpf_iter.c). After each it walks to its place again.
-const READ_BYTES: usize = 32 << 10;
 
 /// What came through the ring and was not asked for yet.
 #[derive(Debug, Default)]
@@ -41,16 +41,16 @@ pub struct Kernel {
     /// Dropped first, so that nothing is told any more.
     links: Vec<Link>,
     choose: Link,
-    look: Link,
+    report: Report,
     ring: RingBuffer<'static>,
     told: Rc<RefCell<Told>>,
     wanted: MapHandle,
+    slots: MapHandle,
     variables: MapHandle,
-    buffer: Vec<u8>,
     /// Jiffies in a second.
     hz: u64,
     round_trips: bool,
-    _object: Object,
+    object: Object,
 }
 
 impl fmt::Debug for Kernel {
@@ -91,12 +91,10 @@ impl Kernel {
         let mut object = open.load().map_err(|e| explain("load the program", &e))?;
         let variables = map(&object, ".bss")?;
         let hz = ticks_a_second(&map(&object, ".kconfig")?)?;
-        let (wanted, marked, ring) =
-            (map(&object, "wanted")?, map(&object, "marked")?, map(&object, "events")?);
+        let (wanted, slots, ring) =
+            (map(&object, "wanted")?, map(&object, "slots")?, map(&object, "events")?);
+        let report = Report::of_map(map(&object, "reports")?.as_fd()).attempted(|| "map the looks".into())?;
         let choose = program(&mut object, "choose")?.attach().map_err(|e| explain("attach choose", &e))?;
-        let look = program(&mut object, "look")?
-            .attach_iter(marked.as_fd())
-            .map_err(|e| explain("attach look", &e))?;
         let told = Rc::new(RefCell::new(Told::default()));
         let sink = Rc::clone(&told);
         let mut rings = RingBufferBuilder::new();
@@ -114,28 +112,50 @@ impl Kernel {
         let mut kernel = Kernel {
             links: Vec::new(),
             choose,
-            look,
+            report,
             ring,
             told,
             wanted,
+            slots,
             variables,
-            buffer: Vec::new(),
             hz,
             round_trips: false,
-            _object: object,
+            object,
         };
+        kernel.survey()?;
         kernel.listen(if events { &TELLERS } else { &TELLERS[..1] }, per_ack)?;
         Ok(kernel)
     }
 
+    /// Finds out which cache lines of a socket a look reads, and has them copied: those that change what it tells when they change.
+    /// Tried on a socket of zeros and one of ones, so that what counts only where something else is set is found too.
+    fn survey(&mut self) -> Result<(), Error> {
+        let survey = program(&mut self.object, "survey")?;
+        let told = |words: [u64; 3]| {
+            run(&survey, &words)?;
+            Ok::<_, Error>(
+                contract::report(self.report.bytes(), self.hz).1.next().map(|sample| *sample.bytes),
+            )
+        };
+        let mut is_read = [false; contract::LINES as usize];
+        for (line, is_read) in (0..).zip(&mut is_read) {
+            for most in [0, u64::MAX] {
+                *is_read |= told([most, line, most])? != told([most, line, !most])?;
+            }
+        }
+        let runs = map(&self.object, ".bss.runs")?;
+        runs.update(&0u32.to_ne_bytes(), &contract::runs(|line| is_read[line as usize]), MapFlags::ANY)
+            .map_err(|e| explain("tell what a look reads", &e))
+    }
+
     fn listen(&mut self, tellers: &[&str], per_ack: bool) -> Result<(), Error> {
         for name in tellers.iter().chain(per_ack.then_some(&"segment")) {
-            let link = program(&mut self._object, name)?.attach();
+            let link = program(&mut self.object, name)?.attach();
             self.links.push(link.map_err(|e| explain(&format!("attach {name}"), &e))?);
         }
         if let (true, Some(root)) = (per_ack, cgroup_root()) {
             let file = File::open(&root).attempted(|| format!("open {root}"))?;
-            let link = program(&mut self._object, "round_trip")?.attach_cgroup(file.as_raw_fd());
+            let link = program(&mut self.object, "round_trip")?.attach_cgroup(file.as_raw_fd());
             self.links.push(link.map_err(|e| explain("attach round_trip", &e))?);
             self.round_trips = true;
         }
@@ -147,24 +167,27 @@ impl Kernel {
         self.round_trips
     }
 
-    /// Says whether a connection is wanted.
+    /// Says whether a connection is wanted, and which slot it has then.
     ///
     /// # Errors
     /// Where the kernel has no memory for it.
-    pub fn decide(&self, cookie: Cookie, wanted: bool) -> Result<(), Error> {
-        let value = if wanted { WANTED } else { UNWANTED };
+    pub fn decide(&self, cookie: Cookie, slot: Option<u32>) -> Result<(), Error> {
+        let value = slot.map_or(UNWANTED, |slot| slot + 1);
         self.wanted
             .update(&cookie.0.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY)
             .map_err(|e| explain("remember a connection", &e))
     }
 
-    /// Forgets a connection that is no more.
-    pub fn forget(&self, cookie: Cookie) {
+    /// Forgets a connection that is no more, and empties its slot.
+    pub fn forget(&self, cookie: Cookie, slot: Option<u32>) {
         // It may have been forgotten already.
         let _ = self.wanted.delete(&cookie.0.to_ne_bytes());
+        if let Some(slot) = slot {
+            let _ = self.slots.update(&slot.to_ne_bytes(), &[0; SLOT_BYTES], MapFlags::ANY);
+        }
     }
 
-    /// Marks the wanted connections of a namespace, so that a look finds them.
+    /// Finds the wanted connections of a namespace and puts them into their slots.
     ///
     /// # Errors
     /// Where the namespace may not be entered.
@@ -177,23 +200,23 @@ impl Kernel {
         })
     }
 
-    /// Looks at all connections that are marked, hands on each that moved, and each other one once a second. The rest are as they
-    /// were, at the time that is returned.
+    /// Looks at the connections in the first `slots` slots, and hands on each that moved, and each other one once a second. The rest
+    /// are as they were, at the time that is returned.
     ///
     /// # Errors
     /// Where the kernel refuses.
-    pub(crate) fn look(&mut self, mut take: impl FnMut(&Sample)) -> Result<Pass, Error> {
-        let operation = || "look at the connections".to_string();
-        let mut iter = Iter::new(&self.look).map_err(io::Error::other).attempted(operation)?;
-        let filled = read_all(&mut iter, &mut self.buffer).attempted(operation)?;
-        let (samples, rest) = self.buffer[..filled].as_chunks();
-        let pass = Pass::read(rest, self.hz);
-        let mut sample = Sample::empty();
-        for bytes in samples {
-            sample.refill(bytes, self.hz);
-            take(&sample);
+    pub(crate) fn look(&mut self, slots: u32, mut take: impl FnMut(&RawSample<'_>)) -> Result<Pass, Error> {
+        let look = program(&mut self.object, "look")?;
+        let mut first = 0;
+        loop {
+            run(&look, &[first.into()])?;
+            let (pass, samples) = contract::report(self.report.bytes(), self.hz);
+            samples.for_each(|sample| take(&sample));
+            first += SAMPLES_MOST as u32;
+            if first >= slots {
+                return Ok(pass);
+            }
         }
-        pass.ok_or_else(|| io::Error::other("the look has no end")).attempted(operation)
     }
 
     /// Waits for events, at most `patience`, and hands over what has happened, in order of time of each processor, and the last
@@ -214,20 +237,11 @@ impl Kernel {
     }
 }
 
-/// Reads until the end into a buffer that grows as needed; returns the bytes.
-fn read_all(from: &mut impl Read, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    let mut filled = 0;
-    loop {
-        if buffer.len() < filled + READ_BYTES {
-            buffer.resize(filled + READ_BYTES, 0);
-        }
-        match from.read(&mut buffer[filled..]) {
-            Ok(0) => return Ok(filled),
-            Ok(bytes) => filled += bytes,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
+/// Runs a program with these words.
+fn run(program: &ProgramMut<'_>, words: &[u64]) -> Result<(), Error> {
+    let mut context: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let input = ProgramInput { context_in: Some(&mut context), ..ProgramInput::default() };
+    program.test_run(input).map(drop).map_err(|e| explain("look at the connections", &e))
 }
 
 fn program<'a>(object: &'a mut Object, name: &str) -> Result<ProgramMut<'a>, Error> {

@@ -4,8 +4,9 @@ mod clocks;
 mod contract;
 mod kernel;
 mod missing;
+mod report;
 
 pub use clocks::Clocks;
-pub(crate) use contract::Pass;
 pub use contract::{Event, EventKind, Sample};
+pub(crate) use contract::{Pass, RawSample};
 pub use kernel::Kernel;

@@ -100,6 +100,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) interval: Time,
     /// Begun at the run's start.
     pub(crate) clock: Clock,
+    /// For frames that are read.
+    pub(crate) buffers: Buffers,
     /// The processors this thread and the others may use.
     pub(crate) placement: Placement,
     /// Poll instead of sleeping before a departure. Off where another lab polls on this machine.
@@ -136,7 +138,7 @@ impl Driver<'_> {
             clock: self.clock,
             ports: self.ports,
             captures: self.captures.clone(),
-            buffers: Buffers::default(),
+            buffers: self.buffers,
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("constant bounds are valid"),
             refused: 0,
             writer,

@@ -16,6 +16,7 @@ use units::Time;
 
 use crate::{
     Backend, Error,
+    buffers::Buffers,
     capture::Captures,
     clock::{Clock, RunTime},
     driver::{Driver, Shared},
@@ -51,6 +52,7 @@ pub fn udp_flood(
     };
     let network: Network<Frame> = plan::network(scenario)?;
     let pipe = PipeId { link: 0, direction: Direction::Forward };
+    let buffers = Buffers::for_links(&scenario.links);
     let time = RunTime::begin();
     let placement = Placement::choose(true);
     let (_nobody, commands) = channel();
@@ -60,6 +62,7 @@ pub fn udp_flood(
         sampled: vec![pipe],
         interval: Time::from_millis(10),
         clock: Clock::new(time.clone(), &scenario.links),
+        buffers,
         placement: placement.clone(),
         may_spin: true,
         commands,

@@ -15,6 +15,7 @@ use units::Time;
 
 use crate::{
     Error,
+    buffers::Buffers,
     capture::{CaptureEnd, Captures},
     clock::{Clock, RunTime},
     driver::{Driver, DriverReport, LinkRow, Shared},
@@ -139,6 +140,7 @@ fn drive(
 ) -> Result<Driven, Error> {
     let network: Network<Frame> = network(scenario)?;
     let placement = Placement::choose(alone);
+    let buffers = Buffers::for_links(&scenario.links);
     let time = RunTime::begin();
     let flows: Vec<Arc<Flow>> = scenario
         .flows
@@ -157,6 +159,7 @@ fn drive(
         sampled: recorder.links_counted.pipes().collect(),
         interval: scenario.sample.max(LEAST_INTERVAL),
         clock: Clock::new(time.clone(), &scenario.links),
+        buffers,
         placement: placement.clone(),
         may_spin: alone,
         commands,

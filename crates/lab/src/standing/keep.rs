@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{
     Error, Journal, Privilege,
+    buffers::Buffers,
     capture::{CaptureEnd, CaptureId, CaptureOptions, Captures},
     clock::{Clock, RunTime},
     driver::{Command, Driver, LiveReport, Shared},
@@ -94,6 +95,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
     let network: Network<Frame> = plan::network(scenario)?;
     let spin_right = take_spin_right();
     let (commands, inbox) = channel();
+    let buffers = Buffers::for_links(&scenario.links);
     let time = RunTime::begin();
     let captures = Captures::new(time.start());
     let driver = Driver {
@@ -102,6 +104,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
         sampled: Vec::new(),
         interval: INTERVAL,
         clock: Clock::new(time.clone(), &scenario.links),
+        buffers,
         placement: Placement::choose(spin_right.is_some()),
         may_spin: spin_right.is_some(),
         commands: inbox,

@@ -153,6 +153,13 @@ ${flows.map(flow).join('')}`);
     return flow;
   }
 
+  /** The largest value in a column of a run's rows. */
+  largest(key: string, column: string): number {
+    const [names, ...rows] = this.longfat('export', 'csv', key).trim().split('\n').map((line) => line.split(','));
+    const at = names!.indexOf(column);
+    return Math.max(...rows.map((row) => Number(row[at])));
+  }
+
   close() {
     for (const child of this.started) child.kill('SIGINT');
     rmSync(this.dir, { recursive: true, force: true });

@@ -3,7 +3,7 @@
 use std::fs;
 
 use model::{Ip, Transport};
-use net::{LossUnit, PipeSpec, QueueLimit};
+use net::{LossUnit, PipeSpec};
 use scenario::{Flow, Host, Kind, Scenario, Tcp, Udp};
 use units::{BitRate, Time};
 use verdict::{Buffer, FlowContext, PathLink};
@@ -91,11 +91,7 @@ impl<'a> FlowPath<'a> {
 
     /// Bytes that the queue of `direction` holds, with packets of the path's MTU.
     pub fn queue_bytes_of(&self, direction: &PipeSpec) -> Option<u64> {
-        match direction.queue {
-            QueueLimit::Unlimited => None,
-            QueueLimit::Bytes(bytes) => Some(bytes.0),
-            QueueLimit::Packets(packets) => Some(packets * u64::from(self.mtu + direction.overhead)),
-        }
+        direction.queue.bytes(u64::from(self.mtu + direction.overhead)).map(|bytes| bytes.0)
     }
 
     /// How often losses happen on the way there, by segment: super-packets that are lost whole are one loss each.

@@ -64,6 +64,11 @@ fn scenario(mtu: u32, link: &str) -> Scenario {
     file.resolve(None, &sets).unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// The most payload that a link of `rate` carries: headers and time stamps take 52 bytes of each packet, Ethernet's 14 more.
+fn payload_limit(mtu: u32, rate: f64) -> f64 {
+    rate * f64::from(mtu - 52) / f64::from(mtu + 14)
+}
+
 /// Goodput of one flow at 10 Gb/s and 20 ms, beside what the hosts themselves can do.
 fn goodput(options: &lab::Options<'_>) {
     println!("Goodput of one cubic flow over {} s, Gb/s", SPAN.as_secs());
@@ -76,7 +81,7 @@ fn goodput(options: &lab::Options<'_>) {
         let (free, _) = lab(mtu, "", options);
         let shaped = "forward = { rate = \"10gbit\", delay = \"20ms\", queue = \"50MB\" }";
         let (limited, quality) = lab(mtu, shaped, options);
-        let limit = 10e9 * f64::from(mtu - 52) / f64::from(mtu + 14);
+        let limit = payload_limit(mtu, 10e9);
         println!(
             "{mtu:>5}  {:>9.2}  {:>9.2}  {:>9.2}  {:>15.2}  {:>14.2}  {:>7.1}%",
             veth * 1e-9,
@@ -95,7 +100,7 @@ fn fast(options: &lab::Options<'_>) {
     let (mtu, rate) = (9000u32, 25e9);
     let shaped = "forward = { rate = \"25gbit\", delay = \"10ms\", queue = \"60MB\" }";
     let (goodput, quality) = lab(mtu, shaped, options);
-    let limit = rate * f64::from(mtu - 52) / f64::from(mtu + 14);
+    let limit = payload_limit(mtu, rate);
     println!(
         "\n25 Gb/s x 10 ms at MTU 9000: {:.2} Gb/s, {:.1} % of the payload limit",
         goodput * 1e-9,

@@ -1,8 +1,6 @@
 //! Buffers for frames, used again and again, so that memory stays near what is in flight.
 
-use net::QueueLimit;
 use scenario::Link;
-use units::Bytes;
 
 use crate::{
     frame::{FRAME_BYTES, Frame},
@@ -44,11 +42,7 @@ impl Buffers {
         let pipes = [&link.forward, &link.backward].into_iter();
         let of_pipe = |pipe: &net::PipeSpec| {
             let on_the_way = pipe.rate.mean()?.bytes_in(pipe.delay).0;
-            let queued = match pipe.queue {
-                QueueLimit::Bytes(Bytes(bytes)) => bytes,
-                QueueLimit::Packets(count) => count.saturating_mul(SMALL_BYTES as u64),
-                QueueLimit::Unlimited => 0,
-            };
+            let queued = pipe.queue.bytes(SMALL_BYTES as u64).map_or(0, |bytes| bytes.0);
             Some(on_the_way.saturating_add(queued))
         };
         pipes.filter_map(of_pipe).fold(0, u64::saturating_add)

@@ -112,6 +112,17 @@ pub enum QueueLimit {
     Packets(u64),
 }
 
+impl QueueLimit {
+    /// The limit in bytes, with packets of so many; `None` where there is none.
+    pub fn bytes(self, packet: u64) -> Option<Bytes> {
+        match self {
+            QueueLimit::Unlimited => None,
+            QueueLimit::Bytes(bytes) => Some(bytes),
+            QueueLimit::Packets(count) => Some(Bytes(count.saturating_mul(packet))),
+        }
+    }
+}
+
 /// How much a packet's delay differs from the pipe's delay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Jitter {

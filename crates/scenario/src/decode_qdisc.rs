@@ -136,11 +136,7 @@ fn kind_of(node: &Node, direction: &mut Reader) -> Option<String> {
 }
 
 fn red(reader: &mut Reader, limit: QueueLimit, overhead: u32, ecn: Option<bool>) -> Red {
-    let limit = match limit {
-        QueueLimit::Bytes(bytes) => bytes.0,
-        QueueLimit::Packets(packets) => packets.saturating_mul(RED_PACKET_BYTES + u64::from(overhead)),
-        QueueLimit::Unlimited => 0,
-    };
+    let limit = limit.bytes(RED_PACKET_BYTES + u64::from(overhead)).map_or(0, |bytes| bytes.0);
     let max = reader.size("max").unwrap_or(Bytes((limit / 2).max(RED_MAX_OVER_MIN)));
     let min = reader.size("min").unwrap_or(Bytes((max.0 / RED_MAX_OVER_MIN).max(1)));
     if min >= max {

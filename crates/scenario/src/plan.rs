@@ -1,8 +1,8 @@
 //! From a scenario to a network: nodes by number, and which directions are worth sampling.
 
 use datagrams::{Draws, Source, SourcePlan};
-use net::{Direction, Network, Node, Packet, PipeId, QueueLimit, Topology, TopologyError};
-use units::{Bytes, Time};
+use net::{Direction, Network, Node, Packet, PipeId, Topology, TopologyError};
+use units::Time;
 
 use crate::{Interface, Scenario, StaticRoute, Udp};
 
@@ -97,11 +97,8 @@ pub fn patience(scenario: &Scenario) -> Time {
     let directions = scenario.links.iter().flat_map(|link| [&link.forward, &link.backward]);
     let nanos: u64 = directions
         .map(|d| {
-            let queue = match (d.rate.mean(), d.queue) {
-                (Some(rate), QueueLimit::Bytes(bytes)) => rate.transmit_time(bytes).0,
-                (Some(rate), QueueLimit::Packets(n)) => rate.transmit_time(Bytes(n.saturating_mul(1514))).0,
-                _ => 0,
-            };
+            let queue =
+                d.rate.mean().zip(d.queue.bytes(1514)).map_or(0, |(rate, held)| rate.transmit_time(held).0);
             d.delay.0.saturating_add(queue)
         })
         .fold(0, u64::saturating_add);

@@ -194,6 +194,11 @@ mod tests {
 
     /// A flow at 10 ms samples over a 20 ms path of 1 Gb/s that gets `goodput_bps`; `set` changes each row.
     fn flow(goodput_bps: f64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
+        arriving(|ms| (goodput_bps / 8.0 * ms as f64 * 1e-3) as i64, set)
+    }
+
+    /// The same, where so many bytes have arrived after so many milliseconds.
+    fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
         let context = FlowContext {
             name: "f".into(),
             wire_limit_bps: Some(0.956e9),
@@ -203,7 +208,7 @@ mod tests {
         let mut rows = Vec::new();
         let mut links = Vec::new();
         for i in 0..100i64 {
-            let bytes = (goodput_bps / 8.0 * i as f64 * 0.01) as i64;
+            let bytes = bytes(i * 10);
             let mut row = FlowSample {
                 time_us: i * 10_000,
                 flow: "f".into(),
@@ -306,41 +311,12 @@ mod tests {
 
     #[test]
     fn a_pipe_that_is_filled_again_waits_for_its_link() {
-        let context = FlowContext {
-            name: "f".into(),
-            path: vec![PathLink { name: "l".into(), direction: "forward".into(), rate_bps: 1e9 }],
-            ..FlowContext::default()
-        };
         // Full until 0.5 s, then silent for two round trips, then full again.
-        let sent_ms = |ms: i64| ms.min(500) + (ms - 540).max(0);
-        let rows = |ms: i64| FlowSample {
-            time_us: ms * 1000,
-            flow: "f".into(),
-            ca_state: Some(0),
-            snd_mss_bytes: Some(MSS),
-            snd_cwnd_segs: Some(4000),
-            snd_wnd_bytes: Some(10_000_000),
-            unacked_segs: Some(1000),
-            notsent_bytes: Some(3_000_000),
-            srtt_us: Some(20_000),
-            bytes_received: Some(sent_ms(ms) * 120_000),
-            ..FlowSample::default()
-        };
-        let links: Vec<LinkSample> = (0..=200)
-            .map(|i| LinkSample {
-                time_us: i * 5000,
-                link: "l".into(),
-                direction: "forward".into(),
-                sent_bytes: Some(sent_ms(i * 5) * 125_000),
-                ..LinkSample::default()
-            })
-            .collect();
-        let mut rows: Vec<FlowSample> = (0..=200).map(|i| rows(i * 5)).collect();
-        decide(&mut rows, &links, &context);
-        let at = |ms: usize| rows[ms / 5].limited_by;
-        assert_eq!(at(520), Some(Cause::HostCpu), "nothing is sent, and nothing says why");
-        assert_eq!(at(540), Some(Cause::PathRate));
-        assert_eq!(at(900), Some(Cause::PathRate));
+        let causes = arriving(|ms| (ms.min(500) + (ms - 540).max(0)) * 119_500, |_| {});
+        let at = |ms: usize| causes[ms / 10 - 1];
+        assert_eq!(at(520), Cause::HostCpu, "nothing is sent, and nothing says why");
+        assert_eq!(at(540), Cause::PathRate);
+        assert_eq!(at(900), Cause::PathRate);
     }
 
     /// A flow over a path that is not described.

@@ -23,14 +23,7 @@ pub(crate) struct Block {
 impl Block {
     /// A single sample; `before_us` is when the one before it was.
     pub(crate) fn of(time_us: i64, value: f64, before_us: Option<i64>) -> Self {
-        let sample = (time_us, value);
-        let weight = if value.is_nan() { 0.0 } else { weight(time_us, before_us) };
-        Block {
-            low: sample,
-            high: sample,
-            area: if value.is_nan() { 0.0 } else { value * weight },
-            time: weight,
-        }
+        block(&[time_us], &[value], before_us)
     }
 
     /// Both stretches together; of equal extremes the earlier.
@@ -144,8 +137,8 @@ pub(crate) fn points(blocks: &[Block], from_us: i64, to_us: i64, columns: usize)
     points
 }
 
-/// The mean over time of the samples in each of `columns` columns, at its first sample's time; `None` where the samples are so few that they
-/// are as well drawn themselves.
+/// The mean over time of the samples in each of `columns` columns, at its first sample's time; `None` where the samples are so
+/// few that they are as well drawn themselves.
 pub(crate) fn means(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) -> Option<Vec<(i64, f64)>> {
     let columns = columns.max(1);
     if blocks.len() <= columns.saturating_mul(2) {

@@ -65,7 +65,7 @@ bench: setup
 # The simulator against this machine's kernel in the lab: retransmissions of 40 loss patterns, and a matrix of 62 scenarios
 # of a minute each, four at a time (half an hour). Runs are kept beside the program; docs/fidelity.md says what came out.
 fidelity: setup
-	LONGFAT_PATTERNS=40 cargo test --release --locked -p longfat --test differential -- --nocapture
+	LONGFAT_PATTERNS=40 cargo test --release --locked -p longfat --test all differential:: -- --nocapture
 	cargo bench --locked -p longfat --bench fidelity
 
 # Installs what is missing for building: a C compiler, clang for eBPF, and what libbpf is built with.

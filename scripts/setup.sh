@@ -34,6 +34,8 @@ need_library libelf.h libelf.a libelf-dev
 need_library zlib.h libz.a zlib1g-dev
 if [ "${1:-}" = tests ]; then
     need setpriv util-linux
+    need script bsdutils
+    need openssl openssl
     need pgrep procps
     need ip iproute2
     need ethtool ethtool

@@ -1,7 +1,6 @@
 //! Connections of captures made by hand, whose figures can be worked out on paper.
 
-mod common;
-
+use crate::common;
 use capture::{Dissected, Dissector, Packets};
 use common::{MS, Tcp, ethernet, pcap};
 use schema::{EventKind, TraceKind, TraceRow};

@@ -1,7 +1,6 @@
 //! Captures of every make that ends in the same packets.
 
-mod common;
-
+use crate::common;
 use capture::{Dissector, Packets};
 use common::{BEGAN, MS, Tcp, block, ethernet, pcap};
 use proptest::prelude::*;

@@ -1,7 +1,6 @@
 //! BBR (v1) against its description: gains, bandwidth filter, window of two bandwidth-delay products, PROBE_RTT.
 
-mod support;
-
+use crate::support;
 use cc::Value;
 use std::collections::BTreeSet;
 use support::{Flow, MSS, controller, path};

@@ -1,7 +1,6 @@
 //! BBR, version 3: gains, the times of its probes, PROBE_RTT, and what it learns from loss.
 
-mod support;
-
+use crate::support;
 use cc::Value;
 use std::collections::BTreeSet;
 use support::{Flow, MSS, controller, path};

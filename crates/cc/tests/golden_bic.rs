@@ -1,7 +1,6 @@
 //! BIC's growth between two losses against its closed form.
 
-mod ideal;
-
+use crate::ideal;
 use cc::{Value, Values};
 use ideal::{Flow, assert_close, values};
 

@@ -1,7 +1,6 @@
 //! CUBIC's growth between two losses against RFC 9438's closed form, and HyStart's two ways out of slow start.
 
-mod ideal;
-
+use crate::ideal;
 use cc::{Value, Values};
 use ideal::{Flow, assert_close, values};
 use tcp::{CaEvent, CongestionControl};

@@ -1,7 +1,6 @@
 //! DCTCP: alpha's fixed point and dynamics, the reduction by alpha / 2, the receiver's echo, Reno without ECN.
 
-mod support;
-
+use crate::support;
 use cc::Value;
 use cc::native::Controller;
 use support::{Flow, controller, path};

@@ -1,7 +1,6 @@
 //! FAST's equilibrium: alpha packets in the queue; and its approach, gamma of the way each round trip.
 
-mod support;
-
+use crate::support;
 use cc::Value;
 use support::{Flow, controller, path};
 use tcp::rounds::Path;

@@ -1,8 +1,7 @@
 //! Grid DT against its formulae: A segments a round trip, M segments an ACK, back-off, sawtooth, recovery time,
 //! automatic A.
 
-mod ideal;
-
+use crate::ideal;
 use Value::{Bool, Decimal, Integer};
 use cc::{Value, Values};
 use ideal::{Flow, assert_close, values};

@@ -1,7 +1,6 @@
 //! HighSpeed TCP against the table of RFC 3649, Appendix B, and the formulae it was computed from.
 
-mod ideal;
-
+use crate::ideal;
 use cc::Values;
 use ideal::Flow;
 

@@ -1,7 +1,6 @@
 //! H-TCP: growth as a function of the time since the last loss, and the back-off that follows RTT and throughput.
 
-mod ideal;
-
+use crate::ideal;
 use cc::{Value, Values};
 use ideal::{Flow, assert_close, values};
 

@@ -1,7 +1,6 @@
 //! Hybla: a long path's rate grows as a short one's.
 
-mod ideal;
-
+use crate::ideal;
 use cc::Values;
 use ideal::{Flow, assert_close};
 

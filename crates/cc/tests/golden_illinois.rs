@@ -1,7 +1,6 @@
 //! Illinois' alpha and beta against the paper's curves, at their thresholds and between.
 
-mod support;
-
+use crate::support;
 use cc::Value;
 use cc::native::Controller;
 use support::controller;

@@ -1,7 +1,6 @@
 //! Reno: slow start, one segment a window, half after a loss.
 
-mod ideal;
-
+use crate::ideal;
 use cc::Values;
 use ideal::Flow;
 

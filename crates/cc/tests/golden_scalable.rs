@@ -1,7 +1,6 @@
 //! Scalable TCP: the time between two losses does not depend on the window.
 
-mod ideal;
-
+use crate::ideal;
 use cc::{Value, Values};
 use ideal::{Flow, assert_close, values};
 

@@ -1,7 +1,6 @@
 //! Vegas keeps between alpha and beta packets in the queue.
 
-mod support;
-
+use crate::support;
 use cc::Value;
 use support::{Flow, controller, path};
 use tcp::rounds::Path;

@@ -1,7 +1,6 @@
 //! Westwood+ sets the window after a loss to what the measured bandwidth fills at the smallest RTT.
 
-mod support;
-
+use crate::support;
 use support::{Flow, controller, path};
 use tcp::rounds::Path;
 use tcp::{CaEvent, CaState, CongestionControl, TcpSock};

@@ -18,7 +18,7 @@ fn able() -> bool {
     match kernel::missing() {
         None => true,
         Some(missing) => {
-            eprintln!("skipped: {missing}");
+            testing::skip(testing::Missing::Feature, missing);
             false
         }
     }
@@ -89,7 +89,7 @@ fn a_killed_process_leaves_no_registration() {
         return;
     }
     let mut holder = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "holder", "--nocapture"])
+        .args(["--exact", "kernel::holder", "--nocapture"])
         .env("LONGFAT_TEST_HOLDS", "1")
         .stdout(Stdio::piped())
         .spawn()
@@ -126,7 +126,7 @@ fn sockets_of_any_user_may_choose_it() {
     let chooses = |name: &str| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
-        command.args(["--exact", "chooser"]).env("LONGFAT_TEST_CHOOSES", name);
+        command.args(["--exact", "kernel::chooser"]).env("LONGFAT_TEST_CHOOSES", name);
         command.output().unwrap().status.success()
     };
     assert!(chooses(loaded.name()));
@@ -323,7 +323,7 @@ fn one_that_is_incomplete_hinders_no_other_and_is_told_of_where_it_is_the_main_o
 #[test]
 fn what_the_compiler_refuses_is_told_with_the_line() {
     if kernel::compile(&file("fine.bpf.c", &half("fine", ""))).is_err() {
-        eprintln!("skipped: no clang");
+        testing::skip(testing::Missing::Tool, "no clang");
         return;
     }
     let told = kernel::compile(&file("dir/wrong.bpf.c", &half("wrong", "\tx = 5;"))).unwrap_err().to_string();
@@ -334,7 +334,7 @@ fn what_the_compiler_refuses_is_told_with_the_line() {
 #[test]
 fn headers_beside_a_file_are_found_but_never_stand_in_for_the_shims() {
     if kernel::compile(&file("fine.bpf.c", &half("fine", ""))).is_err() {
-        eprintln!("skipped: no clang");
+        testing::skip(testing::Missing::Tool, "no clang");
         return;
     }
     let place = tempfile::tempdir().unwrap();

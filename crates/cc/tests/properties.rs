@@ -390,7 +390,7 @@ fn the_same_without_undefined_behaviour() {
         .expect("making it executable");
     let program = std::env::current_exe().expect("the test's own path");
     let output = std::process::Command::new(program)
-        .args(["--exact", "no_window_is_zero_and_nothing_overflows", "--nocapture"])
+        .args(["--exact", "properties::no_window_is_zero_and_nothing_overflows", "--nocapture"])
         .env("LONGFAT_CC", &compiler)
         .env(FROM_SOURCE, "1")
         .output()

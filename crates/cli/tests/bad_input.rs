@@ -1,7 +1,6 @@
 //! Bad input: a clear error, the right exit code, and nothing left behind.
 
-mod common;
-
+use crate::common;
 use common::{Place, SMALL};
 
 /// Runs SMALL with a change; the exit code must be 2 and the error contain all of `expected`.

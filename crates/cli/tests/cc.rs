@@ -3,8 +3,7 @@
 //! What loads needs root and a kernel with BTF, and says so where it is skipped. Pins are made in mount namespaces of the tests' own, so
 //! that nothing of the machine is touched.
 
-mod common;
-
+use crate::common;
 use std::{
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -60,7 +59,7 @@ fn place(init: &str) -> Place {
 fn able() -> bool {
     let missing = Place::new("").run(&["cc", "list", "--json"]).json()["missing"].clone();
     if !missing.is_null() {
-        eprintln!("skipped: {missing}");
+        testing::skip(testing::Missing::Feature, &missing);
     }
     missing.is_null()
 }
@@ -214,7 +213,7 @@ fn a_build_writes_both_forms_and_says_what_is_wrong_where() {
     let place = place("");
     let ran = place.run(&["cc", "build", "my.bpf.c", "-o", "out"]);
     if ran.code == 4 {
-        eprintln!("skipped: {}", ran.stderr);
+        testing::skip(testing::Missing::Feature, ran.stderr);
         return;
     }
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -332,7 +331,7 @@ fn runs(pid: u32) -> bool {
 fn a_trial_that_never_ends_ends_with_the_check() {
     let place = place("for (volatile int i = 0;; i = i + 1) { }");
     if place.run(&["cc", "build", "my.bpf.c"]).code != 0 {
-        eprintln!("skipped: no compiler");
+        testing::skip(testing::Missing::Tool, "no compiler");
         return;
     }
     let mut check = place.longfat(&["cc", "check", "my.bpf.c"]);

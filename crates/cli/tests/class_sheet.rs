@@ -1,7 +1,6 @@
 //! The class sheet of Lab 8 and Lab 13, typed into `longfat lab shell` as students type it into Mininet, at 100 Mb/s.
 
-mod common;
-
+use crate::common;
 use std::path::{Path, PathBuf};
 
 use common::{

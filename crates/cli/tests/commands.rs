@@ -1,7 +1,6 @@
 //! Commands that need no lab: closed forms, the model engine, records, help.
 
-mod common;
-
+use crate::common;
 use common::{Place, SMALL, shipped};
 
 #[test]

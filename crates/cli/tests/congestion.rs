@@ -1,7 +1,6 @@
 //! Congestion controls of a scenario's flows in the lab: the kernel's own, the program's with parameters, and C files.
 
-mod common;
-
+use crate::common;
 use std::{
     io::BufRead,
     process::{Command, Stdio},
@@ -33,7 +32,7 @@ SEC(".struct_ops.link") struct tcp_congestion_ops f = {
 fn can_load() -> bool {
     let can = is_root() && cc::kernel::missing().is_none();
     if !can {
-        eprintln!("skipped: congestion controls cannot be loaded here");
+        testing::skip(testing::Missing::Feature, "congestion controls cannot be loaded here");
     }
     can
 }
@@ -165,7 +164,7 @@ fn without_privilege_it_says_what_is_missing_and_ends_with_4() {
     command.args(["--user", "--map-root-user", binary(), "run", "s.toml"]).current_dir(place.dir.path());
     let ran = common::Ran::of(command.output().unwrap());
     if ran.stderr.contains("unshare") {
-        eprintln!("skipped: no user namespaces here");
+        testing::skip(testing::Missing::Feature, "no user namespaces here");
         return;
     }
     assert_eq!(ran.code, 4, "{ran:?}");

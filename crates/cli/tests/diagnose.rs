@@ -1,7 +1,6 @@
 //! `longfat diagnose` in labs that stay up: each of eight faults is named first, and the healthy path is said to be one.
 
-mod common;
-
+use crate::common;
 use std::{path::Path, process::Child};
 
 use common::{
@@ -118,7 +117,7 @@ fn a_receiver_without_time_is_named_first() {
 #[test]
 fn tuning_is_shown_before_and_after_and_can_be_taken_back() {
     if !is_root() {
-        eprintln!("skipped: settings are root's to change");
+        testing::skip(testing::Missing::Privilege, "settings are root's to change");
         return;
     }
     let _turn = one_lab_at_a_time();

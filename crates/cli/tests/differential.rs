@@ -4,8 +4,7 @@
 //! LONGFAT_PATTERNS says how many patterns are played; 10 without it, `make fidelity` plays 40. A lab run that cannot be
 //! trusted is repeated.
 
-mod common;
-
+use crate::common;
 use std::{collections::BTreeSet, error::Error, fmt::Write, fs, path::Path, process::Command};
 
 use cc::{Source, Values, native::Library};
@@ -27,7 +26,7 @@ const MSS: usize = 1448;
 #[test]
 fn the_same_segments_are_sent_again() {
     if !is_root() || !Path::new("/dev/net/tun").exists() {
-        eprintln!("skipped: no right to run a lab");
+        testing::skip(testing::Missing::Privilege, "no right to run a lab");
         return;
     }
     let _turn = one_lab_at_a_time();

@@ -1,7 +1,6 @@
 //! docs/write-your-own-cc.md, typed as it stands.
 
-mod common;
-
+use crate::common;
 use std::process::Command;
 
 use common::{Place, Ran, binary, is_root, one_lab_at_a_time};
@@ -43,7 +42,7 @@ fn with_files() -> Place {
 #[test]
 fn every_command_of_the_guide_does_what_it_says() {
     if !is_root() || cc::kernel::missing().is_some() {
-        eprintln!("skipped: congestion controls cannot be loaded here");
+        testing::skip(testing::Missing::Feature, "congestion controls cannot be loaded here");
         return;
     }
     let _turn = one_lab_at_a_time();

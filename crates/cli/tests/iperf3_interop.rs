@@ -1,7 +1,6 @@
 //! Our client with iperf3's server and iperf3's client with ours, flag by flag, over loopback. Both ends' JSON is compared.
 
-mod common;
-
+use crate::common;
 use std::{
     process::Command,
     sync::{

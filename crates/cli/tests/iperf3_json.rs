@@ -1,7 +1,6 @@
 //! iperf3's JSON as records, records as iperf3's JSON; manual pages and completions.
 
-mod common;
-
+use crate::common;
 use std::path::{Path, PathBuf};
 
 use common::{Place, SMALL};

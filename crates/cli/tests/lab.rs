@@ -2,8 +2,7 @@
 //!
 //! Modest rates and wide bounds: the machine may be busy.
 
-mod common;
-
+use crate::common;
 use std::{
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
@@ -135,7 +134,7 @@ fn ipv6_sized_and_late_flows() {
 fn without_root() {
     let _turn = one_lab_at_a_time();
     if !is_root() {
-        eprintln!("skipped: all other tests already run without root");
+        testing::skip(testing::Missing::Feature, "all other tests already run without root");
         return;
     }
     let place = Place::new(SMALL);
@@ -152,7 +151,7 @@ fn without_root() {
     let ran = Ran::of(command.uid(65_534).gid(65_534).output().unwrap());
     if ran.code == 4 {
         assert!(ran.stderr.contains("user namespaces"), "{ran:?}");
-        eprintln!("skipped: this machine allows no user namespaces");
+        testing::skip(testing::Missing::Feature, "this machine allows no user namespaces");
         return;
     }
     let json = ran.json();
@@ -290,7 +289,7 @@ fn an_interrupt_ends_in_order_and_keeps_what_was_measured() {
 fn a_full_disk_is_said_and_leaves_nothing() {
     let _turn = one_lab_at_a_time();
     if !is_root() {
-        eprintln!("skipped: mounting a small file system needs root");
+        testing::skip(testing::Missing::Privilege, "mounting a small file system needs root");
         return;
     }
     let place = Place::new(SMALL);

@@ -1,7 +1,6 @@
 //! `longfat lab check` on whatever machine this is: the document is whole, and the exit code agrees with it.
 
-mod common;
-
+use crate::common;
 use common::Place;
 
 #[test]

@@ -1,7 +1,6 @@
 //! MiniEdit topologies as real labs: every pair of hosts talks, and no faster than the links between them.
 
-mod common;
-
+use crate::common;
 use std::path::{Path, PathBuf};
 
 use common::{

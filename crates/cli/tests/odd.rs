@@ -1,7 +1,6 @@
 //! What people do to standing labs by mistake or in a hurry: twice the same, killed, interrupted, nobody listening.
 
-mod common;
-
+use crate::common;
 use std::{
     io::Write,
     os::unix::process::CommandExt,
@@ -216,7 +215,7 @@ fn up_does_not_hold_a_pipe_open() {
 #[test]
 fn two_users_may_use_one_name() {
     if !is_root() {
-        eprintln!("skipped: only root can become another user");
+        testing::skip(testing::Missing::Privilege, "only root can become another user");
         return;
     }
     let _turn = one_lab_at_a_time();
@@ -239,7 +238,10 @@ fn two_users_may_use_one_name() {
     assert_eq!(seen.code, 2, "labs of others are not theirs: {seen:?}");
     let up = other(&["lab", "up", "s.toml", "--name", &lab.name]);
     if up.code == 4 {
-        eprintln!("skipped: this machine lets no user make namespaces: {}", up.stderr);
+        testing::skip(
+            testing::Missing::Feature,
+            format_args!("this machine lets no user make namespaces: {}", up.stderr),
+        );
         return;
     }
     assert_eq!(up.code, 0, "{up:?}");
@@ -257,7 +259,7 @@ fn two_users_may_use_one_name() {
 #[test]
 fn a_capture_on_a_full_disk_is_said_and_the_lab_goes_on() {
     if !is_root() {
-        eprintln!("skipped: mounting a small file system needs root");
+        testing::skip(testing::Missing::Privilege, "mounting a small file system needs root");
         return;
     }
     let _turn = one_lab_at_a_time();

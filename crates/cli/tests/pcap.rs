@@ -1,7 +1,6 @@
 //! Captures as tshark reads them: whole, in time, with right checksums, and with what a lecture wants to show in them.
 
-mod common;
-
+use crate::common;
 use std::{
     path::{Path, PathBuf},
     process::Command,

@@ -1,7 +1,6 @@
 //! `longfat probe` from end to end: over a lab whose queue is known, past a narrow router, and against servers that are none.
 
-mod common;
-
+use crate::common;
 use std::path::Path;
 
 use common::{

@@ -1,8 +1,7 @@
 //! `longfat reproduce`: closed forms and short simulations beside what was published. The long ones are run by hand
 //! (docs/reproduced.md has the command and the table).
 
-mod common;
-
+use crate::common;
 use common::Place;
 use serde_json::Value;
 

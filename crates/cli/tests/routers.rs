@@ -1,7 +1,6 @@
 //! Paths over routers and loops of switches, probed with the tools that people use: ping, traceroute, mtr, iperf3.
 
-mod common;
-
+use crate::common;
 use common::{
     Place, Ran, SMALL,
     lab::{Lab, have},

@@ -1,7 +1,6 @@
 //! What the scenarios that come with the program are there to show, in the lab.
 
-mod common;
-
+use crate::common;
 use common::{Place, one_lab_at_a_time, shipped};
 use serde_json::Value;
 

@@ -1,8 +1,7 @@
 //! `longfat serve` under abuse: whoever is silent, talks nonsense or stops in the middle holds nobody up for long, and
 //! nothing of them stays.
 
-mod common;
-
+use crate::common;
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -261,7 +260,7 @@ fn only_known_users_test_where_there_are_users() {
     let place = Place::new("");
     let openssl = |args: &[&str]| Command::new("openssl").args(args).current_dir(place.dir.path()).output();
     if openssl(&["version"]).is_err() || !has_iperf3() {
-        eprintln!("skipped: openssl makes the keys");
+        testing::skip(testing::Missing::Tool, "openssl makes the keys");
         return;
     }
     assert!(openssl(&["genrsa", "-out", "private.pem", "2048"]).unwrap().status.success());

@@ -1,7 +1,6 @@
 //! `longfat run --engine sim`: no privilege, the same record as the lab's, the same bytes each time.
 
-mod common;
-
+use crate::common;
 use std::path::PathBuf;
 
 use common::{Place, SMALL, shipped};

@@ -1,7 +1,6 @@
 //! Labs that stay up: programs on hosts, changes while it runs, and that nothing is left.
 
-mod common;
-
+use crate::common;
 use std::process::Command;
 
 use common::{
@@ -124,7 +123,10 @@ fn labs_stand_beside_each_other() {
 #[test]
 fn an_ordinary_user_keeps_labs_as_well() {
     if !is_root() {
-        eprintln!("skipped: only root can become an ordinary user; the other tests ran as one");
+        testing::skip(
+            testing::Missing::Privilege,
+            "only root can become an ordinary user; the other tests ran as one",
+        );
         return;
     }
     let _turn = one_lab_at_a_time();
@@ -153,7 +155,10 @@ fn an_ordinary_user_keeps_labs_as_well() {
     };
     let up = run(&["lab", "up", "s.toml"]);
     if up.code == 4 {
-        eprintln!("skipped: this machine lets no user make namespaces: {}", up.stderr);
+        testing::skip(
+            testing::Missing::Feature,
+            format_args!("this machine lets no user make namespaces: {}", up.stderr),
+        );
         return;
     }
     assert_eq!(up.code, 0, "{up:?}");

@@ -1,7 +1,6 @@
 //! Standing labs and those who treat them badly: slow clients, stopped keepers, removed devices, signals, odd files.
 
-mod common;
-
+use crate::common;
 use std::{
     io::Write,
     os::unix::{net::UnixStream, process::CommandExt},
@@ -146,7 +145,7 @@ fn a_program_ends_with_the_terminal_of_its_exec() {
     script.args(["-qec", &format!("exec {line}"), "/dev/null"]);
     let script = script.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
     let Ok(mut script) = script else {
-        eprintln!("skipped: no script(1) here");
+        testing::skip(testing::Missing::Tool, "no script(1) here");
         return;
     };
     let sleeps = || {

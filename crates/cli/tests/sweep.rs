@@ -1,8 +1,7 @@
 //! `longfat sweep` and `[[sweeps]]` in the simulator: the same bytes however many runs are made side by side, nothing made
 //! twice, knees where the window law has them, and unknowns found again.
 
-mod common;
-
+use crate::common;
 use std::{collections::BTreeMap, path::PathBuf};
 
 use common::{Place, SMALL};

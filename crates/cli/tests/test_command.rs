@@ -1,7 +1,6 @@
 //! `longfat test`: the record it keeps, its documents, and what is told of mistakes.
 
-mod common;
-
+use crate::common;
 use std::process::Command;
 
 use common::{

@@ -1,7 +1,6 @@
 //! `longfat tune`: what it shows, refuses, changes and puts back.
 
-mod common;
-
+use crate::common;
 use std::process::Command;
 
 use common::{
@@ -96,7 +95,7 @@ fn a_labs_host_is_tuned_and_put_back() {
 #[test]
 fn a_container_is_tuned_and_put_back_with_its_files() {
     if !is_root() || !have(&["unshare", "mount"]) {
-        eprintln!("skipped: only root can make what looks like a container");
+        testing::skip(testing::Missing::Privilege, "only root can make what looks like a container");
         return;
     }
     let place = Place::new("");

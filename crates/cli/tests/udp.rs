@@ -1,7 +1,6 @@
 //! UDP flows in the lab: the same figures and columns as the simulator's, and Gigabit Ethernet's payload limits.
 
-mod common;
-
+use crate::common;
 use common::{Place, one_lab_at_a_time, shipped};
 use schema::{FlowSample, Metrics};
 use serde_json::Value;

@@ -1,7 +1,6 @@
 //! iperf3's options of a program that nobody watches, and tests from and to files.
 
-mod common;
-
+use crate::common;
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use common::{

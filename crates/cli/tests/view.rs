@@ -1,7 +1,6 @@
 //! `longfat view`: starts, says where, refuses who has no token, and ends.
 
-mod common;
-
+use crate::common;
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},

@@ -1,7 +1,6 @@
 //! `longfat watch` from outside: against `ss`, against what the lab knows, its record, its exporter, its errors.
 
-mod common;
-
+use crate::common;
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
@@ -147,7 +146,7 @@ fn compare(ss: &str, ours: &Value, looks_by: &Value) -> usize {
 #[test]
 fn a_lab_host_is_watched_and_what_is_traced_is_what_the_lab_dropped() {
     if !is_root() || !have(&["iperf3"]) {
-        eprintln!("skipped: root is needed to trace");
+        testing::skip(testing::Missing::Privilege, "root is needed to trace");
         return;
     }
     let _turn = one_lab_at_a_time();
@@ -167,7 +166,7 @@ fn a_lab_host_is_watched_and_what_is_traced_is_what_the_lab_dropped() {
     let ran = Ran::of(watching.wait_with_output().unwrap());
     assert_eq!(ran.code, 0, "{ran:?}");
     if ran.stderr.contains("round trips are not traced") {
-        eprintln!("skipped: there is no cgroup2 here");
+        testing::skip(testing::Missing::Feature, "there is no cgroup2 here");
         return;
     }
     let document = ran.json();

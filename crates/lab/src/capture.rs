@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn tshark_reads_the_file() {
         if Command::new("tshark").arg("--version").output().is_err() {
-            eprintln!("skipped: there is no tshark here");
+            testing::skip(testing::Missing::Tool, "there is no tshark here");
             return;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -540,7 +540,7 @@ mod tests {
         let captures = Captures::with_epoch(EPOCH);
         let path = Path::new("/dev/full");
         if !path.exists() {
-            eprintln!("skipped: there is no /dev/full here");
+            testing::skip(testing::Missing::Feature, "there is no /dev/full here");
             return;
         }
         let id = captures.start("h1", &taps(&[host(0)]), path, &CaptureOptions::default()).unwrap();

@@ -57,11 +57,11 @@ fn echoes(path: &Path) -> Vec<(f64, String, u32)> {
 #[test]
 fn a_host_and_a_link_are_captured_where_packets_are_seen() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no tshark here");
+        testing::skip(testing::Missing::Tool, "there is no tshark here");
         return;
     }
     if !std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0) {
-        eprintln!("skipped: only root can have a lab in a process with threads");
+        testing::skip(testing::Missing::Privilege, "only root can have a lab in a process with threads");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

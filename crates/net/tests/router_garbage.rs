@@ -1,7 +1,6 @@
 //! Whatever a host emits: routers never panic, what they answer is well formed, and nothing larger than the MTU passes.
 
-mod chain;
-
+use crate::chain;
 use chain::{H0, chain, echo, read, send, udp_v4, udp_v6};
 use net::{DropCause, PipeSpec};
 use proptest::prelude::*;

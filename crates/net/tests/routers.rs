@@ -1,7 +1,6 @@
 //! What routers do to real frames, checked by an independent reader (etherparse).
 
-mod chain;
-
+use crate::chain;
 use std::net::IpAddr;
 
 use chain::{H0, H1, R0_LEFT, R2_RIGHT, Seen, chain, cidr, echo, ip, read, send, topology, udp_v4, udp_v6};

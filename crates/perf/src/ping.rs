@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn localhost_answers_every_request() {
         let Ok(socket) = PingSocket::new(IpAddr::from([127, 0, 0, 1]), 77) else {
-            eprintln!("skipped: raw sockets need CAP_NET_RAW");
+            testing::skip(testing::Missing::Privilege, "raw sockets need CAP_NET_RAW");
             return;
         };
         let options = PingOptions {

@@ -1,8 +1,7 @@
 //! Each method on random paths in virtual time, against what the network knows: sixty paths, or as many as
 //! LONGFAT_PATHS says (docs/probe.md has a thousand), or those of a range (`LONGFAT_PATHS=17-17`).
 
-mod virtual_path;
-
+use crate::virtual_path;
 use probe::{Available, AvailableAnswer, Buffer, BufferAnswer, Capacity, Chirps, Limits, Method};
 use virtual_path::random::{RandomPath, Score};
 

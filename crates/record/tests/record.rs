@@ -322,7 +322,7 @@ fn noise(count: i64) -> Vec<FlowSample> {
 fn a_full_disk_is_said_and_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(dir.path()) else {
-        println!("skipped: mounting a tmpfs needs root");
+        testing::skip(testing::Missing::Privilege, "mounting a tmpfs needs root");
         return;
     };
     let runs = disk.0.join("runs");

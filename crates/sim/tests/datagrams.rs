@@ -1,7 +1,6 @@
 //! UDP flows: exact rates, and what a receiver counts when the path is too slow, reorders, duplicates or loses.
 
-mod support;
-
+use crate::support;
 use schema::FlowSample;
 use sim::Outcome;
 use support::Path;

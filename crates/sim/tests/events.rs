@@ -1,7 +1,6 @@
 //! What happens to a sender, as events with their times, and as a trace of each segment.
 
-mod support;
-
+use crate::support;
 use std::error::Error;
 
 use scenario::Flow;

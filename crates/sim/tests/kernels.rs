@@ -1,7 +1,6 @@
 //! Hosts with kernels of their own, and transmit queues: what 2003's stack makes of them, and today's.
 
-mod support;
-
+use crate::support;
 use sim::{Machine, Outcome};
 
 /// Two hosts, 100 Mb/s and 50 ms: 413 packets of 1500 bytes are a bandwidth-delay product. `hosts` is what is said of both,

@@ -1,7 +1,6 @@
 //! Echoes through the simulated network: exact to the nanosecond, the first one later by an address resolution.
 
-mod support;
-
+use crate::support;
 use schema::EventKind;
 use sim::{Machine, Outcome};
 use support::Path;

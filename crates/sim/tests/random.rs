@@ -4,8 +4,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "reads how many are asked for")]
 
-mod support;
-
+use crate::support;
 use sim::{Machine, Segmentation};
 
 /// Numbers from a seed (SplitMix64, Steele and others 2014).

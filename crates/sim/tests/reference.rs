@@ -3,8 +3,7 @@
 //!
 //! The whole table is printed: `cargo test -p longfat-sim --release --test reference -- --nocapture`.
 
-mod support;
-
+use crate::support;
 use support::reference::{
     Figures, Reference, figures, references, simulate, simulated_slow_start, slow_start,
 };

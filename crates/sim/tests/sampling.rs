@@ -2,8 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "measures what sampling costs")]
 
-mod support;
-
+use crate::support;
 use sim::Outcome;
 use support::Path;
 

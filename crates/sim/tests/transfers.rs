@@ -1,7 +1,6 @@
 //! Applications, flows' times, and that the same run gives the same rows.
 
-mod support;
-
+use crate::support;
 use schema::EventKind;
 use sim::Outcome;
 use support::Path;

@@ -1,7 +1,6 @@
 //! XCP from end to end: two flows of 50 and 200 ms over 10 Gb/s, and flows where nobody on the way speaks XCP.
 
-mod support;
-
+use crate::support;
 use schema::{EventKind, FlowSample};
 use sim::{Machine, Outcome};
 use support::Path;

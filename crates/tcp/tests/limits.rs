@@ -1,7 +1,6 @@
 //! Limits that are set: the pacing rate, and how large buffers are at first.
 
-mod pair;
-
+use crate::pair;
 use pair::{Pair, Path, reference};
 use tcp::{Config, Flags, Profile, Segment};
 

@@ -1,7 +1,6 @@
 //! The profile of Linux 2.4: closed forms that hold for it, beside Linux 6 where that differs, and what holds for any TCP.
 
-mod pair;
-
+use crate::pair;
 use pair::{Pair, Path, chance, reference};
 use proptest::prelude::*;
 use tcp::{CaState, Config, Event, Profile};

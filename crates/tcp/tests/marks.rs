@@ -1,7 +1,6 @@
 //! ECN (RFC 3168) from end to end.
 
-mod pair;
-
+use crate::pair;
 use pair::{Pair, Path, chance, reference};
 use tcp::{CaState, Config, Event};
 

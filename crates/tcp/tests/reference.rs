@@ -2,8 +2,7 @@
 //!
 //! A single flow without random loss is the same in each run of the kernel, within 0.02 %.
 
-mod pair;
-
+use crate::pair;
 use pair::{Pair, Path, chance, reference};
 
 /// What the kernel did.

@@ -1,7 +1,6 @@
 //! Losses that are none, and losses of what repairs them.
 
-mod pair;
-
+use crate::pair;
 use pair::{Pair, Path, reference};
 use tcp::Event;
 

@@ -1,7 +1,6 @@
 //! An application that does not read, writes little, or pauses.
 
-mod pair;
-
+use crate::pair;
 use pair::{Pair, Path, reference};
 
 const SECOND: u64 = 1_000_000_000;

@@ -1,8 +1,7 @@
 //! Whatever a path loses, delays or reorders: all bytes arrive once and in order, and no stall is longer than the
 //! timeout allows.
 
-mod pair;
-
+use crate::pair;
 use pair::{Pair, Path, chance, reference};
 use proptest::prelude::*;
 use tcp::{Config, Profile, State};

@@ -108,7 +108,7 @@ fn directories(kind: usize) -> tempfile::TempDir {
 /// Runs `what` in a child that is killed before step `step`; false where it came to its end.
 fn kill_at(what: &str, step: usize, directory: &Path, proc_sys: &Path) -> bool {
     let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--ignored", "--quiet"])
+        .args(["--exact", "killed::child", "--ignored", "--quiet"])
         .env("TUNE_TEST", format!("{what} {step} {} {}", directory.display(), proc_sys.display()))
         .status()
         .unwrap();
@@ -218,14 +218,14 @@ fn a_killed_revert_is_finished_by_the_next() {
 #[test]
 fn the_kernels_settings_are_put_back_as_well() {
     let exe = std::env::current_exe().unwrap();
-    let inner = ["--exact", "in_a_namespace", "--ignored", "--quiet"];
+    let inner = ["--exact", "killed::in_a_namespace", "--ignored", "--quiet"];
     if !Command::new("unshare").args(["-n", "true"]).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: only root may make a network namespace");
+        testing::skip(testing::Missing::Privilege, "only root may make a network namespace");
         return;
     }
     let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
     if !has("ethtool") || !has("ip") {
-        eprintln!("skipped: ethtool and ip look whether a device is as it was");
+        testing::skip(testing::Missing::Tool, "ethtool and ip look whether a device is as it was");
         return;
     }
     assert!(

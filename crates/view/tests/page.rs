@@ -1,7 +1,6 @@
 //! The page's server as a browser, and as an attacker, meets it; and its series against the record's rows.
 
-mod page_site;
-
+use crate::page_site;
 use page_site::{SAMPLES, Site, flows};
 use serde_json::json;
 

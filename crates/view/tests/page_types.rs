@@ -1,7 +1,6 @@
 //! The page's types (`web/src/api.ts`) against the documents that the server sends: every field, and what it holds.
 
-mod page_site;
-
+use crate::page_site;
 use std::collections::BTreeMap;
 
 use page_site::Site;

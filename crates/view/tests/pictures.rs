@@ -1,7 +1,6 @@
 //! Plots and reports of synthetic runs: what must be in them, what must not, and one plot to the letter.
 
-mod synthetic;
-
+use crate::synthetic;
 use schema::{Event, EventKind, FlowSample, Summary};
 use view::{Error, LoadedRun, PlotOptions, Reference, ReportExtra, plot, report};
 

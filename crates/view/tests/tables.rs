@@ -1,7 +1,6 @@
 //! The text tables to the letter, on synthetic runs.
 
-mod synthetic;
-
+use crate::synthetic;
 use view::{compare, table};
 
 fn runs() -> Vec<schema::RunSummary> {

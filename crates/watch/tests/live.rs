@@ -34,7 +34,7 @@ fn follow(tracing: Tracing) {
     let port = sender.local_addr().unwrap().port();
     let mut watcher = match watcher(port, tracing) {
         Ok(watcher) => watcher,
-        Err(Error::Missing(why)) => return eprintln!("skipped: {why}"),
+        Err(Error::Missing(why)) => return testing::skip(testing::Missing::Feature, why),
         Err(error) => panic!("{error}"),
     };
     watcher.look().unwrap();
@@ -110,7 +110,7 @@ fn a_connection_is_traced_from_its_first_segment() {
     let port = listener.local_addr().unwrap().port();
     let mut watcher = match watcher(port, Tracing::Events) {
         Ok(watcher) => watcher,
-        Err(Error::Missing(why)) => return eprintln!("skipped: {why}"),
+        Err(Error::Missing(why)) => return testing::skip(testing::Missing::Feature, why),
         Err(error) => panic!("{error}"),
     };
     watcher.look().unwrap();
@@ -165,7 +165,7 @@ fn what_is_not_told_again_has_not_changed() {
     let filter = Filter::parse(&format!("local port {} or local port {}", ports[0], ports[1])).unwrap();
     let mut watcher = Watcher::new(vec![Place::here().unwrap()], filter, Tracing::IfPossible).unwrap();
     if let Some(why) = watcher.without_kernel() {
-        return eprintln!("skipped: {why}");
+        return testing::skip(testing::Missing::Feature, why);
     }
     sender.set_nonblocking(true).unwrap();
     for round in 0..3 {
@@ -206,7 +206,7 @@ fn each_of_many_connections_is_told_of_itself() {
     let filter = Filter::parse(&format!("port {}", address.port())).unwrap();
     let mut watcher = Watcher::new(vec![Place::here().unwrap()], filter, Tracing::IfPossible).unwrap();
     if let Some(why) = watcher.without_kernel() {
-        return eprintln!("skipped: {why}");
+        return testing::skip(testing::Missing::Feature, why);
     }
     let open = |bytes: usize| {
         let mut sender = TcpStream::connect(address).unwrap();

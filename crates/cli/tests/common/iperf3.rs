@@ -78,7 +78,7 @@ pub fn wait_for_listener(port: u16) {
 pub fn has_iperf3() -> bool {
     let found = Command::new("iperf3").arg("--version").output().is_ok();
     if !found {
-        eprintln!("skipped: iperf3 is not installed");
+        testing::skip(testing::Missing::Tool, "iperf3 is not installed");
     }
     found
 }

@@ -125,7 +125,7 @@ pub fn have(programs: &[&str]) -> bool {
     let missing: Vec<&&str> =
         programs.iter().filter(|p| !directories.iter().any(|d| d.join(p).is_file())).collect();
     if !missing.is_empty() {
-        eprintln!("skipped: {missing:?} is not installed");
+        testing::skip(testing::Missing::Tool, format_args!("{missing:?} is not installed"));
     }
     missing.is_empty()
 }

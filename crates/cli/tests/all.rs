@@ -1,0 +1,33 @@
+//! The tests of this crate, one program: each file is a module, and linking costs once.
+
+mod bad_input;
+mod cc;
+mod class_sheet;
+mod commands;
+mod common;
+mod congestion;
+mod diagnose;
+mod differential;
+mod guide;
+mod iperf3_interop;
+mod iperf3_json;
+mod lab;
+mod lab_check;
+mod miniedit;
+mod odd;
+mod pcap;
+mod probe;
+mod reproduce;
+mod routers;
+mod scenarios;
+mod serve;
+mod sim;
+mod standing;
+mod standing_abuse;
+mod sweep;
+mod test_command;
+mod tune;
+mod udp;
+mod unattended;
+mod view;
+mod watch;

@@ -1,0 +1,15 @@
+//! The tests of this crate, one program: each file is a module, and linking costs once.
+
+mod cc;
+mod docs;
+mod forwarding;
+mod fuzz;
+mod fuzz_corpus;
+mod import;
+mod mistakes;
+mod mistakes_network;
+mod roundtrip;
+mod routing;
+mod shipped;
+mod sweeps;
+mod traces;

@@ -68,6 +68,21 @@ pub enum Error {
         /// What the kernel made of it.
         got: String,
     },
+    /// A transmit queue of a length that the kernel refuses.
+    #[error(
+        "{device}: this kernel refuses nic.tx_queue = {packets} packets: {source}; {}, or run it with --engine sim",
+        max.map_or("write a smaller tx_queue".into(), |max| format!("it allows {max}: write tx_queue = {max} or less"))
+    )]
+    TxQueue {
+        /// The host's device.
+        device: String,
+        /// What the scenario asks for.
+        packets: u32,
+        /// A length that the kernel accepts, where one was found.
+        max: Option<u32>,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// An operation of the system failed.
     #[error("cannot {attempted}: {source}")]
     System {
@@ -119,7 +134,8 @@ impl Error {
             | Error::NoCongestionControl { .. }
             | Error::NotInLab { .. }
             | Error::ShortDatagrams { .. }
-            | Error::Sysctl { .. } => true,
+            | Error::Sysctl { .. }
+            | Error::TxQueue { .. } => true,
             Error::Flow { source, .. } => source.source.kind() == io::ErrorKind::PermissionDenied,
             _ => false,
         }

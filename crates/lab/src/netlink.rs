@@ -31,7 +31,6 @@ pub(crate) struct DeviceSetup<'a> {
     pub(crate) name: &'a str,
     pub(crate) mac: [u8; 6],
     pub(crate) mtu: u32,
-    pub(crate) queue_len: u32,
     /// Largest super-packet, in bytes of IP.
     pub(crate) gso_bytes: Option<u32>,
 }
@@ -44,16 +43,12 @@ impl Netlink {
         Ok(Netlink(socket))
     }
 
-    /// Sets a device up by name and takes it into service; returns its index.
-    pub(crate) fn set_up(&self, setup: &DeviceSetup<'_>) -> io::Result<u32> {
+    /// Configures a device by name and returns its index. It stays down until [`Netlink::bring_up`].
+    pub(crate) fn configure(&self, setup: &DeviceSetup<'_>) -> io::Result<u32> {
         let index = self.link(setup.name)?.header.index;
         let mut message = LinkMessage::default();
         message.header.index = index;
-        message.attributes = vec![
-            LinkAttribute::Mtu(setup.mtu),
-            LinkAttribute::TxQueueLen(setup.queue_len),
-            LinkAttribute::Address(setup.mac.to_vec()),
-        ];
+        message.attributes = vec![LinkAttribute::Mtu(setup.mtu), LinkAttribute::Address(setup.mac.to_vec())];
         if let Some(bytes) = setup.gso_bytes {
             // A limit below one packet is none at all to the kernel; one segment at a time is what is meant.
             let segments = (bytes / setup.mtu.max(1)).max(1);
@@ -61,8 +56,15 @@ impl Netlink {
             message.attributes.push(LinkAttribute::GsoMaxSegs(segments));
         }
         self.ask(RouteNetlinkMessage::SetLink(message), 0)?;
-        self.bring_up(index)?;
         Ok(index)
+    }
+
+    /// Sets the length of a device's transmit queue, in packets. Kernels limit it (ERANGE).
+    pub(crate) fn set_queue_length(&self, index: u32, packets: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes = vec![LinkAttribute::TxQueueLen(packets)];
+        self.ask(RouteNetlinkMessage::SetLink(message), 0).map(drop)
     }
 
     /// Takes the loopback device into service.
@@ -131,7 +133,8 @@ impl Netlink {
         }))
     }
 
-    fn bring_up(&self, index: u32) -> io::Result<()> {
+    /// Takes a device into service.
+    pub(crate) fn bring_up(&self, index: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         message.header.flags = LinkFlags::Up;

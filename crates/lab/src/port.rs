@@ -17,8 +17,11 @@ use crate::{
     sys,
 };
 
-/// The device queue of a TAP device, in super-packets; the default of 500 drops outside our count.
-const QUEUE_LEN: u32 = 65_536;
+/// Queue lengths to request for a TAP device, in super-packets, preferred first. The queue holds what the host sends while
+/// the emulator is late; the kernel's default of 500 would drop packets then. Linux 6.1.192 and 6.12.117 limit it to 32767.
+const QUEUE_LENGTHS: [u32; 2] = [65_536, MAX_QUEUE_LENGTH_OF_NEWER_KERNELS];
+/// Limit of IFLA_TXQLEN in the netlink policy of those kernels (net/core/rtnetlink.c).
+const MAX_QUEUE_LENGTH_OF_NEWER_KERNELS: u32 = 32_767;
 /// MTU of the other end of a veth pair: the host's own may change.
 const WIRE_MTU: u32 = 65_535;
 /// Receive buffer asked for on packet sockets; the machine may grant less.
@@ -110,14 +113,24 @@ impl Port {
                 }
             };
             let index = netlink
-                .set_up(&DeviceSetup {
+                .configure(&DeviceSetup {
                     name: device,
                     mac: mac(setup.station),
                     mtu: setup.mtu,
-                    queue_len: setup.nic.tx_queue.unwrap_or(QUEUE_LEN),
                     gso_bytes: setup.nic.gso.map(|bytes| bytes.0.min(65_536) as u32),
                 })
                 .attempted(what)?;
+            // A veth device has no transmit queue.
+            if backend == Backend::Tap {
+                let set = |packets| netlink.set_queue_length(index, packets);
+                match setup.nic.tx_queue {
+                    Some(packets) => set_exact_queue(device, packets, set)?,
+                    None => set_longest_queue(set)
+                        .map(drop)
+                        .attempted(|| format!("set the transmit queue length of {device}"))?,
+                }
+            }
+            netlink.bring_up(index).attempted(what)?;
             for cidr in setup.addresses {
                 netlink
                     .add_address(index, cidr.address, cidr.prefix)
@@ -173,6 +186,39 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBADFD)
 }
 
+/// Sets the preferred length of [`QUEUE_LENGTHS`] that the kernel accepts, and returns it. Where it accepts none, the device
+/// keeps its default: packets dropped there are counted and reported in the run's quality either way.
+fn set_longest_queue(mut set: impl FnMut(u32) -> io::Result<()>) -> io::Result<Option<u32>> {
+    for packets in QUEUE_LENGTHS {
+        match set(packets) {
+            Ok(()) => return Ok(Some(packets)),
+            Err(e) if is_length_refused(&e) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(None)
+}
+
+/// Sets the length that a scenario asks for. Never another one: it decides what the host drops.
+fn set_exact_queue(
+    device: &str,
+    packets: u32,
+    mut set: impl FnMut(u32) -> io::Result<()>,
+) -> Result<(), Error> {
+    let source = match set(packets) {
+        Err(e) if is_length_refused(&e) => e,
+        other => return other.attempted(|| format!("set the transmit queue length of {device}")),
+    };
+    let max = MAX_QUEUE_LENGTH_OF_NEWER_KERNELS;
+    let max = (packets > max && set(max).is_ok()).then_some(max);
+    Err(Error::TxQueue { device: device.into(), packets, max, source })
+}
+
+/// Whether the kernel refuses this length of a queue; another one may work.
+fn is_length_refused(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ERANGE | libc::EINVAL | libc::ENOMEM))
+}
+
 fn open_wire(wire: &str, setup: &PortSetup<'_>) -> Result<File, Error> {
     let what = || format!("set up the other end of {}", setup.device);
     // Ours is only a wire: without this the kernel would announce itself on it.
@@ -184,13 +230,75 @@ fn open_wire(wire: &str, setup: &PortSetup<'_>) -> Result<File, Error> {
     let mut wire_mac = mac(setup.station);
     wire_mac[3] = b'w';
     let index = netlink
-        .set_up(&DeviceSetup {
-            name: wire,
-            mac: wire_mac,
-            mtu: WIRE_MTU,
-            queue_len: QUEUE_LEN,
-            gso_bytes: None,
-        })
+        .configure(&DeviceSetup { name: wire, mac: wire_mac, mtu: WIRE_MTU, gso_bytes: None })
         .attempted(what)?;
+    netlink.bring_up(index).attempted(what)?;
     sys::open_packet(index, PACKET_BUFFER).attempted(|| format!("open a packet socket on {wire}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel that limits queue lengths, as Linux 6.1.192 and 6.12.117 do.
+    struct FakeKernel {
+        max: u32,
+        errno: i32,
+        requested: Vec<u32>,
+        length: u32,
+    }
+
+    impl FakeKernel {
+        fn new(max: u32, errno: i32) -> Self {
+            FakeKernel { max, errno, requested: Vec::new(), length: 500 }
+        }
+
+        fn set(&mut self, packets: u32) -> io::Result<()> {
+            self.requested.push(packets);
+            if packets > self.max {
+                return Err(io::Error::from_raw_os_error(self.errno));
+            }
+            self.length = packets;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_longest_queue_that_a_kernel_allows_is_set() {
+        for (max, expected) in [(u32::MAX, 65_536), (32_767, 32_767), (1_000, 500)] {
+            let mut kernel = FakeKernel::new(max, libc::ERANGE);
+            let set = set_longest_queue(|packets| kernel.set(packets)).unwrap();
+            assert_eq!(kernel.length, expected, "max {max}");
+            assert_eq!(set, (max >= 32_767).then_some(expected));
+        }
+    }
+
+    #[test]
+    fn an_error_other_than_the_length_is_reported() {
+        let mut kernel = FakeKernel::new(0, libc::EPERM);
+        let error = set_longest_queue(|packets| kernel.set(packets)).unwrap_err();
+        assert_eq!((error.raw_os_error(), kernel.requested.len()), (Some(libc::EPERM), 1));
+        let error = set_exact_queue("h1-eth0", 100, |packets| kernel.set(packets)).unwrap_err();
+        assert!(matches!(error, Error::System { .. }) && !error.is_missing(), "{error}");
+    }
+
+    #[test]
+    fn the_queue_of_a_scenario_is_set_exactly_or_refused() {
+        let mut kernel = FakeKernel::new(32_767, libc::ERANGE);
+        set_exact_queue("h1-eth0", 20, |packets| kernel.set(packets)).unwrap();
+        assert_eq!(kernel.length, 20);
+        let error = set_exact_queue("h1-eth0", 100_000, |packets| kernel.set(packets)).unwrap_err();
+        assert!(error.is_missing(), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "h1-eth0: this kernel refuses nic.tx_queue = 100000 packets: Numerical result out of range (os error 34); \
+             it allows 32767: write tx_queue = 32767 or less, or run it with --engine sim"
+        );
+        let mut kernel = FakeKernel::new(10, libc::ERANGE);
+        let error = set_exact_queue("h1-eth0", 100, |packets| kernel.set(packets)).unwrap_err().to_string();
+        assert!(
+            error.ends_with("(os error 34); write a smaller tx_queue, or run it with --engine sim"),
+            "{error}"
+        );
+    }
 }

@@ -199,7 +199,7 @@ fn however_a_run_ends_its_registration_is_gone() {
     }
 }
 
-/// The kernel's own and ours of the same name, with wide bounds: a busy machine is no exact one.
+/// The kernel's own and ours of the same name, with wide bounds.
 #[test]
 fn a_file_does_what_the_kernels_own_does() {
     if !can_load() {
@@ -207,22 +207,46 @@ fn a_file_does_what_the_kernels_own_does() {
     }
     let _turn = one_lab_at_a_time();
     let place = Place::new(&shipped("cc-differential.toml"));
-    let json = place.run(&["run", "s.toml", "--set", "duration=8s", "--set", "repeat=1", "--json"]).json();
-    let flow = |variant: &str| {
-        let runs = json["runs"].as_array().unwrap();
-        runs.iter().find(|r| r["variant"] == variant).unwrap()["flows"][0].clone()
-    };
-    for (name, window) in [("reno", 0.2), ("cubic", 0.2), ("bbr", 0.4)] {
-        let (kernel, file) = (flow(&format!("{name}-kernel")), flow(&format!("{name}-file")));
-        assert_eq!((&kernel["cc_from"], &file["cc_from"]), (&"kernel".into(), &"longfat".into()));
-        let ratio = |key: &str| number(&file, key) / number(&kernel, key);
-        assert!((ratio("goodput_bps") - 1.0).abs() < 0.1, "{name}: goodput {:.3}", ratio("goodput_bps"));
-        assert!(
-            (ratio("mean_cwnd_bytes") - 1.0).abs() < window,
-            "{name}: cwnd {:.3}",
-            ratio("mean_cwnd_bytes")
-        );
+    for name in ["reno", "cubic", "bbr"] {
+        // Two of five tries must be reliable and different: a disturbance that a run did not notice does not repeat itself.
+        let mut different = Vec::new();
+        let mut is_alike = false;
+        for _ in 0..5 {
+            match compare_with_the_kernels_own(&place, name) {
+                (_, None) => is_alike = true,
+                (true, Some(what)) => different.push(what),
+                (false, Some(_)) => {}
+            }
+            if is_alike || different.len() == 2 {
+                break;
+            }
+        }
+        assert!(is_alike || different.len() < 2, "{different:?}");
+        if !is_alike {
+            testing::skip(testing::Missing::QuietMachine, format_args!("{name}: the runs were disturbed"));
+        }
     }
+}
+
+/// Whether both runs were reliable, and what is different between kernel and file.
+fn compare_with_the_kernels_own(place: &Place, name: &str) -> (bool, Option<String>) {
+    let run = |form: &str| {
+        let variant = format!("{name}-{form}");
+        let args =
+            ["run", "s.toml", "--variant", &variant, "--set", "duration=8s", "--set", "repeat=1", "--json"];
+        place.run(&args).json()["runs"][0].clone()
+    };
+    let (kernel_run, file_run) = (run("kernel"), run("file"));
+    let (kernel, file) = (&kernel_run["flows"][0], &file_run["flows"][0]);
+    assert_eq!((&kernel["cc_from"], &file["cc_from"]), (&"kernel".into(), &"longfat".into()));
+    let ok = kernel_run["quality"]["ok"] == true && file_run["quality"]["ok"] == true;
+    let window = if name == "bbr" { 0.4 } else { 0.2 };
+    let difference =
+        [("goodput_bps", 0.1), ("mean_cwnd_bytes", window)].into_iter().find_map(|(key, tolerance)| {
+            let ratio = number(file, key) / number(kernel, key);
+            ((ratio - 1.0).abs() >= tolerance).then(|| format!("{name}: {key} {ratio:.3} of the kernel's"))
+        });
+    (ok, difference)
 }
 
 /// A map of which the simulator knows nothing.

@@ -143,6 +143,7 @@ fn a_program_ends_with_the_terminal_of_its_exec() {
     // script(1) runs the line on a terminal, as its session's leader, and closes that terminal when it is killed.
     let mut script = Command::new("script");
     script.args(["-qec", &format!("exec {line}"), "/dev/null"]);
+    let mut script = common::with_default_signals(&script);
     let script = script.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
     let Ok(mut script) = script else {
         testing::skip(testing::Missing::Tool, "no script(1) here");

@@ -57,11 +57,9 @@ impl Place {
 
     /// The command line, in this place.
     pub fn longfat(&self, args: &[&str]) -> Command {
-        // Whoever runs the tests in the background may have us ignore what these tests send.
-        let mut command = Command::new("env");
-        command.arg("--default-signal=INT,HUP,TERM").arg(binary());
+        let mut command = Command::new(binary());
         command.current_dir(self.dir.path()).args(args).env("NO_COLOR", "1").env_remove("LONGFAT_RUNS");
-        command
+        with_default_signals(&command)
     }
 
     /// Runs it to its end.
@@ -100,6 +98,26 @@ impl Ran {
     }
 }
 
+/// The same command with the signals that tests send at their defaults: whoever runs the tests by nohup, or in the
+/// background of a script, has them ignored, and programs inherit that.
+pub fn with_default_signals(command: &Command) -> Command {
+    let mut with_defaults = Command::new("env");
+    with_defaults
+        .arg("--default-signal=INT,HUP,TERM,QUIT")
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => with_defaults.env(name, value),
+            None => with_defaults.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        with_defaults.current_dir(directory);
+    }
+    with_defaults
+}
+
 pub fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_longfat")
 }
@@ -130,15 +148,18 @@ fn open_files(process: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|f| f.path()).collect()
 }
 
-/// True as soon as `condition` holds; false after ten seconds.
+/// True as soon as `condition` holds; false after a minute, which only what never happens takes.
 pub fn eventually(condition: impl Fn() -> bool) -> bool {
-    (0..1000).any(|_| {
-        let held = condition();
-        if !held {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        if condition() {
+            return true;
         }
-        held
-    })
+        if std::time::Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
 }
 
 pub fn is_root() -> bool {

@@ -13,6 +13,7 @@ mod iperf3_interop;
 mod iperf3_json;
 mod lab;
 mod lab_check;
+mod machines;
 mod miniedit;
 mod odd;
 mod pcap;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     Error,
     error::Attempted,
-    facts::{Facts, Settings, Try, Tun},
+    facts::{Facts, NamespaceLimits, Settings, Try, Tun},
 };
 
 /// The document's name and version.
@@ -75,6 +75,7 @@ fn judge(facts: &Facts) -> Check {
             judge_awake(facts),
             judge_timer(facts.late_ns),
             judge_buffers(facts),
+            judge_host_settings(facts),
             judge_congestion_control(facts),
             judge_tools(facts),
             judge_lab_up(facts),
@@ -111,19 +112,28 @@ fn judge_namespaces(facts: &Facts) -> CheckItem {
         Try::Failed(errno) => Some(errno),
         _ => None,
     });
-    let (cause, remedy) = no_namespaces(facts, failed.unwrap_or(0));
-    missing(NAME, format!("no user namespaces: {} ({cause})", error_text(failed.unwrap_or(0))), remedy)
+    let (cause, remedy) = no_namespaces(&facts.limits, failed.unwrap_or(0));
+    missing(NAME, format!("no network namespaces: {} ({cause})", error_text(failed.unwrap_or(0))), remedy)
+}
+
+impl NamespaceLimits {
+    /// The error of a lab that could not make namespaces.
+    pub(crate) fn explain(&self, source: std::io::Error) -> Error {
+        let (cause, remedy) = no_namespaces(self, source.raw_os_error().unwrap_or(0));
+        Error::NoPrivilege { source, cause, remedy }
+    }
 }
 
 /// Why there are no namespaces, and what to do.
-fn no_namespaces(facts: &Facts, errno: i32) -> (&'static str, &'static str) {
-    let Settings {
+fn no_namespaces(limits: &NamespaceLimits, errno: i32) -> (&'static str, &'static str) {
+    let NamespaceLimits {
         unprivileged_userns_clone: clone,
         max_user_namespaces: most_users,
         max_net_namespaces: most_networks,
         apparmor_restrict_userns: apparmor,
-        ..
-    } = facts.settings;
+        seccomp,
+        root,
+    } = *limits;
     let denied = errno == libc::EPERM || errno == libc::EACCES;
     if most_users == Some(0) {
         return (
@@ -153,14 +163,14 @@ fn no_namespaces(facts: &Facts, errno: i32) -> (&'static str, &'static str) {
         );
     }
     // Ubuntu 23.10 and later: the namespace is made, but nothing is allowed in it.
-    if denied && apparmor.is_some_and(|restricted| restricted != 0) && !facts.root {
+    if denied && apparmor.is_some_and(|restricted| restricted != 0) && !root {
         return (
             "AppArmor keeps programs without a profile from them, as on Ubuntu since 23.10",
             "use sudo, or give longfat an AppArmor profile with the rule `userns,`, or \
              sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
         );
     }
-    if denied && (facts.seccomp || facts.root) {
+    if denied && (seccomp || root) {
         return (
             "a container's filter forbids them",
             "start the container with --cap-add SYS_ADMIN --cap-add NET_ADMIN --device /dev/net/tun \
@@ -301,6 +311,19 @@ fn judge_buffers(facts: &Facts) -> CheckItem {
     )
 }
 
+fn judge_host_settings(facts: &Facts) -> CheckItem {
+    const NAME: &str = "host settings";
+    match facts.tries.settings {
+        Try::Worked => ok(NAME, "sysctls of hosts can be set".into()),
+        Try::Untried => limited(NAME, "not tried without namespaces".into(), "see namespaces"),
+        failed => limited(
+            NAME,
+            format!("/proc/sys cannot be written: {}; scenarios that set a sysctl do not run", why(failed)),
+            "in a container: --privileged",
+        ),
+    }
+}
+
 fn judge_congestion_control(facts: &Facts) -> CheckItem {
     const NAME: &str = "congestion control";
     let list = |names: &[String]| if names.is_empty() { "none".into() } else { names.join(", ") };
@@ -343,8 +366,20 @@ fn judge_lab_up(facts: &Facts) -> CheckItem {
         failed => missing(
             NAME,
             format!("refused: {}; runs work, longfat lab up does not", why(failed)),
-            "raise user.max_pid_namespaces and user.max_mnt_namespaces; in a container: --privileged",
+            match failed {
+                Try::Failed(errno) => standing_remedy(errno),
+                _ => "see namespaces",
+            },
         ),
+    }
+}
+
+/// What to do where the namespaces of labs that stay up are refused.
+pub(crate) fn standing_remedy(errno: i32) -> &'static str {
+    match errno {
+        libc::EINVAL | libc::ENOSYS => "use a kernel with CONFIG_PID_NS",
+        libc::ENOSPC | libc::EUSERS => "raise user.max_pid_namespaces and user.max_mnt_namespaces",
+        _ => "in a container: --privileged; elsewhere use sudo",
     }
 }
 
@@ -366,21 +401,22 @@ mod tests {
 
     /// A machine on which everything works, for root.
     fn good() -> Facts {
-        let settings = Settings {
-            max_user_namespaces: Some(1000),
-            rmem_max: Some(212_992),
-            wmem_max: Some(212_992),
-            ..Settings::default()
-        };
+        let settings = Settings { rmem_max: Some(212_992), wmem_max: Some(212_992), ..Settings::default() };
         Facts {
             kernel: "6.12.0".into(),
             root: true,
+            limits: NamespaceLimits {
+                root: true,
+                max_user_namespaces: Some(1000),
+                ..NamespaceLimits::default()
+            },
             tries: Tries {
                 network: Try::Worked,
                 tap: Try::Worked,
                 packet: Try::Worked,
                 real_time: Try::Worked,
                 mounts_and_pids: Try::Worked,
+                settings: Try::Worked,
                 ..Tries::default()
             },
             awake: Try::Worked,
@@ -398,7 +434,13 @@ mod tests {
     /// The same for a user whose user namespaces fail: on being made, or in what may be done in them.
     fn refused(user: Try, user_network: Try) -> Facts {
         let network = Try::Failed(libc::EPERM);
-        Facts { root: false, tries: Tries { network, user, user_network, ..Tries::default() }, ..good() }
+        let limits = NamespaceLimits { root: false, ..good().limits };
+        Facts {
+            root: false,
+            limits,
+            tries: Tries { network, user, user_network, ..Tries::default() },
+            ..good()
+        }
     }
 
     fn item(facts: &Facts, name: &str) -> (CheckState, String, String) {
@@ -420,7 +462,7 @@ mod tests {
             [(Try::Worked, Try::Failed(libc::EPERM)), (Try::Failed(libc::EACCES), Try::Untried)]
         {
             let mut facts = refused(user, network);
-            facts.settings.apparmor_restrict_userns = Some(1);
+            facts.limits.apparmor_restrict_userns = Some(1);
             let (state, found, remedy) = item(&facts, "namespaces");
             assert_eq!(state, CheckState::Missing);
             assert!(found.contains("AppArmor"), "{found}");
@@ -436,14 +478,14 @@ mod tests {
     fn each_setting_that_forbids_namespaces_is_named() {
         let eperm = Try::Failed(libc::EPERM);
         let mut debian = refused(eperm, Try::Untried);
-        debian.settings.unprivileged_userns_clone = Some(0);
+        debian.limits.unprivileged_userns_clone = Some(0);
         assert!(item(&debian, "namespaces").2.contains("kernel.unprivileged_userns_clone=1"));
         let mut none = refused(Try::Failed(libc::ENOSPC), Try::Untried);
-        none.settings.max_user_namespaces = Some(0);
+        none.limits.max_user_namespaces = Some(0);
         assert!(item(&none, "namespaces").2.contains("user.max_user_namespaces=10000"));
         let mut full = refused(Try::Worked, Try::Failed(libc::ENOSPC));
         assert!(item(&full, "namespaces").1.contains("too many"));
-        full.settings.max_net_namespaces = Some(0);
+        full.limits.max_net_namespaces = Some(0);
         assert!(item(&full, "namespaces").2.contains("user.max_net_namespaces=10000"));
         assert!(
             item(&refused(Try::Failed(libc::EINVAL), Try::Untried), "namespaces")
@@ -455,10 +497,47 @@ mod tests {
     #[test]
     fn a_container_is_told_what_to_start_it_with() {
         let eperm = Try::Failed(libc::EPERM);
-        let filtered = Facts { seccomp: true, root: true, tun: None, ..refused(eperm, Try::Untried) };
+        let limits = NamespaceLimits { seccomp: true, root: true, ..good().limits };
+        let filtered = Facts { limits, root: true, tun: None, ..refused(eperm, Try::Untried) };
         assert!(item(&filtered, "namespaces").2.contains("seccomp=unconfined"));
         assert!(item(&filtered, "/dev/net/tun").2.contains("--device /dev/net/tun"));
         assert_eq!(item(&filtered, "packet ports").0, CheckState::Missing);
+    }
+
+    #[test]
+    fn a_run_that_is_refused_namespaces_says_the_same_as_the_check() {
+        let limits = NamespaceLimits { max_net_namespaces: Some(0), ..good().limits };
+        let error = limits.explain(std::io::Error::from_raw_os_error(libc::ENOSPC));
+        assert!(error.is_missing());
+        let text = error.to_string();
+        assert!(
+            text.contains("(user.max_net_namespaces is 0); sudo sysctl -w user.max_net_namespaces"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn read_only_settings_limit_a_lab_and_no_more() {
+        let mut facts = good();
+        facts.tries.settings = Try::Failed(libc::EROFS);
+        let (state, found, _) = item(&facts, "host settings");
+        assert!(state == CheckState::Limited && found.contains("Read-only"), "{found}");
+        assert!(judge(&facts).can_run);
+    }
+
+    #[test]
+    fn what_labs_that_stay_up_need_is_named() {
+        for (errno, remedy) in [
+            (libc::EINVAL, "CONFIG_PID_NS"),
+            (libc::ENOSPC, "max_pid_namespaces"),
+            (libc::EPERM, "--privileged"),
+        ] {
+            let mut facts = good();
+            facts.tries.mounts_and_pids = Try::Failed(errno);
+            let (state, _, advice) = item(&facts, "mount and pid namespaces");
+            assert!(state == CheckState::Missing && advice.contains(remedy), "{advice}");
+            assert!(judge(&facts).can_run);
+        }
     }
 
     #[test]
@@ -482,6 +561,7 @@ mod tests {
             tap: Try::Worked,
             packet: Try::Worked,
             mounts_and_pids: Try::Worked,
+            settings: Try::Worked,
             real_time: Try::Failed(libc::EPERM),
             ..facts.tries
         };

@@ -34,12 +34,3 @@ pub(crate) fn in_child<const N: usize>(work: impl FnOnce() -> [i32; N]) -> io::R
     }
     Ok(given)
 }
-
-/// Moves this process into new mount and process id namespaces.
-pub(crate) fn unshare_mounts_and_pids() -> io::Result<()> {
-    // SAFETY: plain flag argument.
-    match unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWPID) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}

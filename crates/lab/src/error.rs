@@ -7,10 +7,48 @@ use std::{io, path::PathBuf};
 pub enum Error {
     /// Neither root nor user namespaces.
     #[error(
-        "the lab needs root, or a system that lets users make user namespaces ({0}); try sudo, or allow them: \
-         sysctl kernel.unprivileged_userns_clone=1 on Debian, kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu"
+        "the lab cannot make network namespaces: {source} ({cause}); {remedy}; --engine sim needs no namespaces"
     )]
-    NoPrivilege(io::Error),
+    NoPrivilege {
+        /// The kernel's error.
+        source: io::Error,
+        /// What forbids them.
+        cause: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Neither a TAP device nor a packet socket, or not the kind that was asked for.
+    #[error(
+        "cannot {attempted}: {source}; `longfat lab check` tells what hosts can be connected by here, and what to do"
+    )]
+    NoPort {
+        /// What was attempted, on what.
+        attempted: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Fewer threads are allowed than a run needs.
+    #[error(
+        "cannot start {threads} thread{} at once, as this needs: {source}; raise the limit (docker run --pids-limit, TasksMax= \
+         of a systemd service, ulimit -u) or take fewer flows",
+        if *threads == 1 { "" } else { "s" }
+    )]
+    NoThreads {
+        /// How many are needed at once.
+        threads: usize,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// Namespaces that only labs which stay up need.
+    #[error("`longfat lab up` cannot {attempted}: {source}; {remedy}; `longfat run` works without")]
+    NoStanding {
+        /// What was attempted.
+        attempted: &'static str,
+        /// Why it failed.
+        source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// A congestion control that the kernel has not.
     #[error("flow {flow}: this kernel has no congestion control {cc:?}; it has {available}")]
     NoCongestionControl {
@@ -130,7 +168,10 @@ impl Error {
     /// True where the machine lacks a privilege or a feature, and the lab itself did not fail.
     pub fn is_missing(&self) -> bool {
         match self {
-            Error::NoPrivilege(_)
+            Error::NoPrivilege { .. }
+            | Error::NoPort { .. }
+            | Error::NoThreads { .. }
+            | Error::NoStanding { .. }
             | Error::NoCongestionControl { .. }
             | Error::NotInLab { .. }
             | Error::ShortDatagrams { .. }
@@ -138,6 +179,18 @@ impl Error {
             | Error::TxQueue { .. } => true,
             Error::Flow { source, .. } => source.source.kind() == io::ErrorKind::PermissionDenied,
             _ => false,
+        }
+    }
+}
+
+impl Error {
+    /// The kernel's error number, where a system call failed.
+    pub(crate) fn os_error(&self) -> Option<i32> {
+        match self {
+            Error::System { source, .. } | Error::NoPort { source, .. } | Error::NoThreads { source, .. } => {
+                source.raw_os_error()
+            }
+            _ => None,
         }
     }
 }

@@ -9,7 +9,9 @@ use std::{
 
 use crate::{
     awake,
-    child::{in_child, unshare_mounts_and_pids},
+    child::in_child,
+    port::{Backend, Port},
+    standing::try_isolation,
     sys,
 };
 
@@ -20,8 +22,6 @@ const SLEEPS: usize = 300;
 const SLEEP: Duration = Duration::from_millis(1);
 /// What the emulator's thread asks for.
 const PRIORITY: i32 = 20;
-/// The loopback device is the first of every network namespace (net/core/dev.c: its index is reserved).
-const LOOPBACK: u32 = 1;
 
 /// What came of trying something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,6 +39,14 @@ impl Try {
         match result {
             Ok(_) => Try::Worked,
             Err(e) => Try::Failed(e.raw_os_error().unwrap_or(libc::EIO)),
+        }
+    }
+
+    /// A port, made as a run makes it.
+    fn of_port(backend: Backend) -> Self {
+        match Port::try_one(backend) {
+            Ok(()) => Try::Worked,
+            Err(e) => Try::Failed(e.os_error().unwrap_or(libc::EIO)),
         }
     }
 
@@ -80,6 +88,8 @@ pub(crate) struct Tries {
     pub(crate) real_time: Try,
     /// Mount and process id namespaces there.
     pub(crate) mounts_and_pids: Try,
+    /// Writing a sysctl of a network namespace.
+    pub(crate) settings: Try,
 }
 
 /// /dev/net/tun.
@@ -94,13 +104,35 @@ pub(crate) struct Tun {
 /// Numbers of /proc/sys; `None` where this kernel has no such setting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
+    pub(crate) rt_runtime_us: Option<i64>,
+    pub(crate) rmem_max: Option<i64>,
+    pub(crate) wmem_max: Option<i64>,
+}
+
+/// What can keep this process from making namespaces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct NamespaceLimits {
     pub(crate) unprivileged_userns_clone: Option<i64>,
     pub(crate) max_user_namespaces: Option<i64>,
     pub(crate) max_net_namespaces: Option<i64>,
     pub(crate) apparmor_restrict_userns: Option<i64>,
-    pub(crate) rt_runtime_us: Option<i64>,
-    pub(crate) rmem_max: Option<i64>,
-    pub(crate) wmem_max: Option<i64>,
+    /// Whether system calls are filtered, as in most containers.
+    pub(crate) seccomp: bool,
+    pub(crate) root: bool,
+}
+
+impl NamespaceLimits {
+    pub(crate) fn of_this_process() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        NamespaceLimits {
+            unprivileged_userns_clone: number("kernel.unprivileged_userns_clone"),
+            max_user_namespaces: number("user.max_user_namespaces"),
+            max_net_namespaces: number("user.max_net_namespaces"),
+            apparmor_restrict_userns: number("kernel.apparmor_restrict_unprivileged_userns"),
+            seccomp: status.lines().any(|l| l.starts_with("Seccomp:") && l.ends_with('2')),
+            root: sys::is_root(),
+        }
+    }
 }
 
 /// Everything that is judged.
@@ -112,8 +144,7 @@ pub(crate) struct Facts {
     /// Whether idle processors may be kept awake.
     pub(crate) awake: Try,
     pub(crate) settings: Settings,
-    /// Whether system calls are filtered, as in most containers.
-    pub(crate) seccomp: bool,
+    pub(crate) limits: NamespaceLimits,
     pub(crate) tun: Option<Tun>,
     /// RLIMIT_RTPRIO.
     pub(crate) rt_limit: Option<u64>,
@@ -132,7 +163,6 @@ impl Facts {
     pub(crate) fn gather() -> io::Result<Self> {
         let tries = try_in_child()?;
         let words = |name: &str| sysctl(name).split_whitespace().map(Into::into).collect();
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let tun = fs::metadata("/dev/net/tun").ok().map(|found| Tun {
             mode: found.permissions().mode() & 0o777,
             opens: Try::of(fs::File::options().read(true).write(true).open("/dev/net/tun")),
@@ -143,15 +173,11 @@ impl Facts {
             tries,
             awake: Try::of(awake::ask()),
             settings: Settings {
-                unprivileged_userns_clone: number("kernel.unprivileged_userns_clone"),
-                max_user_namespaces: number("user.max_user_namespaces"),
-                max_net_namespaces: number("user.max_net_namespaces"),
-                apparmor_restrict_userns: number("kernel.apparmor_restrict_unprivileged_userns"),
                 rt_runtime_us: number("kernel.sched_rt_runtime_us"),
                 rmem_max: number("net.core.rmem_max"),
                 wmem_max: number("net.core.wmem_max"),
             },
-            seccomp: status.lines().any(|l| l.starts_with("Seccomp:") && l.ends_with('2')),
+            limits: NamespaceLimits::of_this_process(),
             tun,
             rt_limit: real_time_limit(&fs::read_to_string("/proc/self/limits").unwrap_or_default()),
             cpus: sys::allowed_cpus().map_or(1, |cpus| cpus.len()),
@@ -192,14 +218,14 @@ fn is_program(file: &Path) -> bool {
 }
 
 fn try_in_child() -> io::Result<Tries> {
-    let [network, user, user_network, tap, packet, real_time, mounts_and_pids] =
+    let [network, user, user_network, tap, packet, real_time, mounts_and_pids, settings] =
         in_child(|| try_all().map(Try::to_number))?.map(Try::of_number);
-    Ok(Tries { network, user, user_network, tap, packet, real_time, mounts_and_pids })
+    Ok(Tries { network, user, user_network, tap, packet, real_time, mounts_and_pids, settings })
 }
 
 /// In the order of the fields of [`Tries`].
-fn try_all() -> [Try; 7] {
-    let mut tries = [Try::Untried; 7];
+fn try_all() -> [Try; 8] {
+    let mut tries = [Try::Untried; 8];
     tries[0] = Try::of(sys::unshare_network());
     if !tries[0].worked() {
         tries[1] = Try::of(become_root_of_a_user_namespace());
@@ -208,10 +234,11 @@ fn try_all() -> [Try; 7] {
         }
     }
     if tries[0].worked() || tries[2].worked() {
-        tries[3] = Try::of(sys::open_tap("lf-check"));
-        tries[4] = Try::of(sys::open_packet(LOOPBACK, 1 << 16));
+        tries[3] = Try::of_port(Backend::Tap);
+        tries[4] = Try::of_port(Backend::Packet);
         tries[5] = Try::of(sys::set_real_time(PRIORITY));
-        tries[6] = Try::of(unshare_mounts_and_pids());
+        tries[7] = Try::of(fs::File::options().write(true).open("/proc/sys/net/ipv4/tcp_sack"));
+        tries[6] = Try::of(try_isolation());
     }
     tries
 }

@@ -12,6 +12,9 @@ use crate::{
     port::{Backend, Port, PortSetup},
 };
 
+/// What to do where /proc/sys cannot be written.
+const READ_ONLY_SETTINGS: &str = "; /proc/sys is read-only, as in most containers: start the container with --privileged, or run it with --engine sim";
+
 /// A host of the lab.
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -59,14 +62,7 @@ impl Host {
                 .and_then(|n| n.set_up_loopback())
                 .attempted(|| format!("set up the loopback device of {}", spec.name))?;
             if !has_ipv6 {
-                // Router solicitations and the like would only be noise on the emulated links.
-                let path = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
-                match fs::write(path, "1") {
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                        return Err(e).attempted(|| format!("write {path}"));
-                    }
-                    _ => {}
-                }
+                silence_ipv6("default");
             }
             // Before the device comes up, so that what a device inherits is already set.
             spec.sysctl.iter().try_for_each(|(name, value)| set_sysctl(&spec.name, name, value))
@@ -114,6 +110,12 @@ impl Host {
     }
 }
 
+/// Keeps the kernel from sending packets of IPv6's own (router solicitations and the like) on a device, or on those that are
+/// made later (`default`). They are only noise: where there is no IPv6 or /proc/sys is read-only (containers), nothing is done.
+pub(crate) fn silence_ipv6(device: &str) {
+    let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1");
+}
+
 /// Sets a setting of this thread's network namespace and checks that it took.
 fn set_sysctl(host: &str, name: &str, value: &str) -> Result<(), Error> {
     let path = format!("/proc/sys/{}", name.replace('.', "/"));
@@ -127,6 +129,7 @@ fn set_sysctl(host: &str, name: &str, value: &str) -> Result<(), Error> {
             }
             io::ErrorKind::PermissionDenied => "; this setting belongs to the whole machine, not to a host",
             io::ErrorKind::InvalidInput => "; the kernel refuses the value",
+            io::ErrorKind::ReadOnlyFilesystem => READ_ONLY_SETTINGS,
             _ => "",
         },
         source,

@@ -30,7 +30,7 @@ pub struct Entry {
     pub pid: u32,
     /// The owner's start, in clock ticks since the machine's (proc(5), field 22 of stat).
     pub start_time: u64,
-    /// The process namespace in which these mean something (inode of /proc/self/ns/pid).
+    /// The PID namespace in which these mean something (inode of /proc/self/ns/pid); 0 on kernels without them.
     #[serde(default)]
     pub pid_namespace: u64,
     /// What it runs.
@@ -121,7 +121,7 @@ impl Journal {
         let start_time = start_time(pid).attempted(|| "read this process's start time".into())?;
         let socket = self.0.join(format!("lab-{pid}.sock"));
         let standing = name.map(|name| Standing { name: name.into(), socket: socket.clone() });
-        let pid_namespace = pid_namespace().attempted(|| "find this process's namespace".into())?;
+        let pid_namespace = pid_namespace();
         let entry = Entry { pid, start_time, pid_namespace, scenario: scenario.into(), standing };
         let path = self.0.join(format!("lab-{pid}.json"));
         let beside = self.0.join(format!(".lab-{pid}.json"));
@@ -176,7 +176,7 @@ impl Journal {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
             other => other.attempted(|| format!("use {}", self.0.display()))?,
         }
-        let here = pid_namespace().attempted(|| "find this process's namespace".into())?;
+        let here = pid_namespace();
         let directory = match fs::read_dir(&self.0) {
             Ok(directory) => directory,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
@@ -202,7 +202,7 @@ impl Journal {
             };
             let entry: Entry = serde_json::from_str(&text)
                 .map_err(|e| Error::Journal { path: path.clone(), why: e.to_string() })?;
-            // Entries from before this field was written have 0.
+            // 0: from before this field was written, or from a kernel without PID namespaces.
             if entry.pid_namespace != here && entry.pid_namespace != 0 {
                 if answers(&entry) {
                     cleaned.alive.push(entry);
@@ -231,9 +231,13 @@ fn answers(entry: &Entry) -> bool {
     entry.standing.as_ref().is_some_and(|standing| UnixStream::connect(&standing.socket).is_ok())
 }
 
-/// This process's process namespace.
-fn pid_namespace() -> io::Result<u64> {
-    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
+/// This process's PID namespace; 0 on kernels without CONFIG_PID_NS, where process ids mean the same everywhere.
+fn pid_namespace() -> u64 {
+    namespace_inode(Path::new("/proc/self/ns/pid"))
+}
+
+fn namespace_inode(file: &Path) -> u64 {
+    fs::metadata(file).map_or(0, |found| found.ino())
 }
 
 /// The right to poll at real-time priority and to have a processor for oneself: one lab of a machine has it
@@ -309,7 +313,7 @@ mod tests {
         let entry = Entry {
             pid: 4_194_305,
             start_time: 1,
-            pid_namespace: pid_namespace().unwrap() + 1,
+            pid_namespace: pid_namespace() + 1,
             scenario: "elsewhere".into(),
             standing: Some(Standing { name: "elsewhere".into(), socket: socket.clone() }),
         };
@@ -319,6 +323,25 @@ mod tests {
         let _listener = UnixListener::bind(&socket).unwrap();
         assert_eq!(journal.clean().unwrap().alive, [entry], "one that listens is up");
         assert!(path.exists() && socket.exists());
+    }
+
+    /// Linux without CONFIG_PID_NS has no /proc/self/ns/pid.
+    #[test]
+    fn on_a_kernel_without_pid_namespaces_process_ids_are_enough() {
+        assert_eq!(namespace_inode(Path::new("/proc/self/ns/no-such-kind")), 0);
+        assert_ne!(namespace_inode(Path::new("/proc/self/ns/net")), 0);
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path());
+        let write = |pid: u32, start_time| {
+            let entry = Entry { pid, start_time, pid_namespace: 0, scenario: "s".into(), standing: None };
+            let path = directory.path().join(format!("lab-{pid}.json"));
+            fs::write(path, serde_json::to_string(&entry).unwrap()).unwrap();
+            entry
+        };
+        let pid = std::process::id();
+        let alive = write(pid, start_time(pid).unwrap());
+        let dead = write(4_194_305, 1);
+        assert_eq!(journal.clean().unwrap(), Cleaned { removed: vec![dead], alive: vec![alive] });
     }
 
     #[test]

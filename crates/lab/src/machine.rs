@@ -4,7 +4,7 @@ use std::{fs, io, time::Duration};
 
 use schema::HostInfo;
 
-use crate::{Error, error::Attempted, sys};
+use crate::{Error, error::Attempted, facts::NamespaceLimits, sys};
 
 /// By what right the lab runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,22 +22,27 @@ pub fn acquire() -> Result<Privilege, Error> {
         return Ok(Privilege::Root);
     }
     let (user, group) = sys::effective_ids();
-    unshare_user()?;
+    // Before the user namespace is entered, which has limits of its own.
+    let limits = NamespaceLimits::of_this_process();
+    unshare_user().map_err(|e| limits.explain(e))?;
     // Where the id of the group is to be mapped, setgroups must be given up (user_namespaces(7)).
     for (path, text) in [
         ("/proc/self/setgroups", "deny".to_string()),
         ("/proc/self/uid_map", format!("0 {user} 1")),
         ("/proc/self/gid_map", format!("0 {group} 1")),
     ] {
-        fs::write(path, text).map_err(Error::NoPrivilege)?;
+        fs::write(path, text).map_err(|e| limits.explain(e))?;
     }
-    crate::namespace::Namespace::new().map_err(|e| Error::NoPrivilege(io::Error::other(e.to_string())))?;
+    crate::namespace::Namespace::new().map_err(|e| match e.os_error() {
+        Some(errno) => limits.explain(io::Error::from_raw_os_error(errno)),
+        None => e,
+    })?;
     Ok(Privilege::UserNamespace)
 }
 
 /// Moves the process into a user namespace. The thread that tried without one may not be quite gone yet,
 /// and the kernel allows this to processes with one thread only (EINVAL).
-fn unshare_user() -> Result<(), Error> {
+fn unshare_user() -> io::Result<()> {
     let mut tries = 50;
     loop {
         match sys::unshare_user() {
@@ -45,7 +50,7 @@ fn unshare_user() -> Result<(), Error> {
                 tries -= 1;
                 std::thread::sleep(Duration::from_millis(2));
             }
-            other => return other.map_err(Error::NoPrivilege),
+            other => return other,
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     Error,
     error::Attempted,
     frame::mac,
+    host::silence_ipv6,
     namespace::Namespace,
     netlink::{DeviceSetup, Netlink},
     sys,
@@ -58,9 +59,12 @@ impl Backend {
         }
     }
 
-    /// TAP where /dev/net/tun opens, else packet sockets.
+    /// TAP where a TAP device can be made, else packet sockets. To be called once network namespaces may be made.
     pub fn for_this_machine() -> Self {
-        match File::options().read(true).write(true).open("/dev/net/tun") {
+        let tap = Namespace::new().and_then(|namespace| {
+            namespace.run(|| sys::open_tap("lf-check").attempted(|| "make a TAP device".into()))
+        });
+        match tap {
             Ok(_) => Backend::Tap,
             Err(_) => Backend::Packet,
         }
@@ -102,13 +106,11 @@ impl Port {
             let what = || format!("set up device {device}");
             let netlink = Netlink::open().attempted(what)?;
             let tap = match backend {
-                Backend::Tap => {
-                    Some(sys::open_tap(device).attempted(|| format!("make TAP device {device}"))?)
-                }
+                Backend::Tap => Some(sys::open_tap(device).map_err(no_port("make TAP device", device))?),
                 Backend::Packet => {
                     netlink
                         .add_veth(device, &wire, wires.raw_fd())
-                        .attempted(|| format!("make veth device {device}"))?;
+                        .map_err(no_port("make veth device", device))?;
                     None
                 }
             };
@@ -149,6 +151,13 @@ impl Port {
     #[cfg(test)]
     pub(crate) fn onto(file: File) -> Self {
         Port { file, backend: Backend::Tap, gro: None, has_tx_queue: false }
+    }
+
+    /// Makes a port as a run does and removes it again.
+    pub(crate) fn try_one(backend: Backend) -> Result<(), Error> {
+        let nic = Nic::default();
+        let setup = PortSetup { station: 0, device: "lf-check", mtu: 1500, addresses: &[], nic: &nic };
+        Port::open(&setup, backend, &Namespace::new()?, &Namespace::new()?).map(drop)
     }
 
     /// The descriptor to poll.
@@ -222,10 +231,7 @@ fn is_length_refused(error: &io::Error) -> bool {
 fn open_wire(wire: &str, setup: &PortSetup<'_>) -> Result<File, Error> {
     let what = || format!("set up the other end of {}", setup.device);
     // Ours is only a wire: without this the kernel would announce itself on it.
-    let quiet = format!("/proc/sys/net/ipv6/conf/{wire}/disable_ipv6");
-    if std::path::Path::new(&quiet).exists() {
-        std::fs::write(&quiet, "1").attempted(what)?;
-    }
+    silence_ipv6(wire);
     let netlink = Netlink::open().attempted(what)?;
     let mut wire_mac = mac(setup.station);
     wire_mac[3] = b'w';
@@ -233,7 +239,12 @@ fn open_wire(wire: &str, setup: &PortSetup<'_>) -> Result<File, Error> {
         .configure(&DeviceSetup { name: wire, mac: wire_mac, mtu: WIRE_MTU, gso_bytes: None })
         .attempted(what)?;
     netlink.bring_up(index).attempted(what)?;
-    sys::open_packet(index, PACKET_BUFFER).attempted(|| format!("open a packet socket on {wire}"))
+    sys::open_packet(index, PACKET_BUFFER).map_err(no_port("open a packet socket on", wire))
+}
+
+fn no_port(attempted: &str, device: &str) -> impl FnOnce(io::Error) -> Error {
+    let attempted = format!("{attempted} {device}");
+    move |source| Error::NoPort { attempted, source }
 }
 
 #[cfg(test)]

@@ -22,12 +22,21 @@ pub(crate) struct Placement {
 
 impl Placement {
     pub(crate) fn choose(alone: bool) -> Self {
-        match sys::allowed_cpus().ok().as_deref() {
-            Some([others @ .., last]) if alone && !others.is_empty() => {
+        Placement::among(&sys::allowed_cpus().unwrap_or_default(), alone)
+    }
+
+    fn among(cpus: &[usize], alone: bool) -> Self {
+        match cpus {
+            [others @ .., last] if alone && !others.is_empty() => {
                 Placement { driver: Some(vec![*last]), flows: Some(others.to_vec()) }
             }
             _ => Placement { driver: None, flows: None },
         }
+    }
+
+    /// Whether the emulator may poll all the time. On the only processor it would keep the hosts from theirs.
+    pub(crate) fn may_spin(&self) -> bool {
+        self.driver.is_some()
     }
 }
 
@@ -76,5 +85,19 @@ impl CpuWatch {
         self.result.stolen = self.result.stolen.max(used.stolen);
         (self.before, self.at, self.spun) = (now, Instant::now(), spun);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_emulator_polls_only_on_a_processor_of_its_own() {
+        let two = Placement::among(&[0, 1], true);
+        assert_eq!((two.driver.as_deref(), two.flows.as_deref()), (Some(&[1][..]), Some(&[0][..])));
+        assert!(two.may_spin());
+        assert!(!Placement::among(&[0], true).may_spin(), "it would starve the hosts");
+        assert!(!Placement::among(&[0, 1], false).may_spin() && !Placement::among(&[], true).may_spin());
     }
 }

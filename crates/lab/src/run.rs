@@ -25,7 +25,7 @@ use crate::{
     host::{Host, HostDrops},
     journal::take_spin_right,
     machine::CpuUse,
-    namespace::Namespace,
+    namespace::{Namespace, check_threads},
     outcome::{Observer, Options, Outcome},
     plan::{network, patience, sampled_pipes},
     port::{Backend, Port},
@@ -45,6 +45,10 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 const CPU_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest span at a run's end that still tells something of it.
 const LEAST_CPU_INTERVAL: Duration = Duration::from_millis(200);
+/// Threads beside the first: the driver, its writer, the sampler, and one that enters a namespace.
+const THREADS_OF_A_RUN: usize = 4;
+/// Threads of a flow: its two ends, and one that enters a namespace.
+const THREADS_OF_A_FLOW: usize = 3;
 /// How long flows may take to end after they were told to.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -71,6 +75,7 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
     check_flows(scenario)?;
+    check_threads(THREADS_OF_A_RUN + THREADS_OF_A_FLOW * scenario.flows.len())?;
     // In a namespace of our own, where every congestion control of the kernel is allowed to us.
     Namespace::new()?.run(|| options.congestion_controls.iter().try_for_each(check_congestion_control))?;
     let _entry = options.journal.enter(&scenario.name)?;
@@ -161,7 +166,7 @@ fn drive(
         clock: Clock::new(time.clone(), &scenario.links),
         buffers,
         placement: placement.clone(),
-        may_spin: alone,
+        may_spin: placement.may_spin(),
         commands,
         captures: captures.clone(),
     };

@@ -63,6 +63,15 @@ pub(crate) fn unshare_mounts() -> io::Result<()> {
     }
 }
 
+/// Does to this process what a lab that stays up does to its own: mounts of its own with a private /run, and a PID namespace.
+/// Nobody else sees it. For a process that ends soon.
+pub(crate) fn try_isolation() -> io::Result<()> {
+    unshare_mounts()?;
+    mount_tmpfs(Path::new("/run"))?;
+    // SAFETY: plain flag argument; only future children are concerned.
+    check(unsafe { libc::unshare(libc::CLONE_NEWPID) }).map(drop)
+}
+
 /// Mounts a new file system of memory.
 pub(crate) fn mount_tmpfs(at: &Path) -> io::Result<()> {
     let at = path_text(at)?;

@@ -85,7 +85,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
     let listener = UnixListener::bind(&socket).attempted(|| format!("make {}", socket.display()))?;
     listener.set_nonblocking(true).attempted(|| format!("use {}", socket.display()))?;
     mounts::prepare(&hosts_file(scenario), &socket)?;
-    let (first, alive) = begin_processes().attempted(|| "make a process namespace".into())?;
+    let (first, alive) = begin_processes().map_err(mounts::no_standing("make a PID namespace"))?;
     let processes = open_namespace(&format!("/proc/{first}/ns/pid"))?;
 
     let lab = Lab::build(scenario, options.backend)?;
@@ -95,6 +95,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
     let network: Network<Frame> = plan::network(scenario)?;
     let spin_right = take_spin_right();
     let (commands, inbox) = channel();
+    let placement = Placement::choose(spin_right.is_some());
     let buffers = Buffers::for_links(&scenario.links);
     let time = RunTime::begin();
     let captures = Captures::new(time.start());
@@ -105,8 +106,8 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
         interval: INTERVAL,
         clock: Clock::new(time.clone(), &scenario.links),
         buffers,
-        placement: Placement::choose(spin_right.is_some()),
-        may_spin: spin_right.is_some(),
+        may_spin: placement.may_spin(),
+        placement,
         commands: inbox,
         captures: captures.clone(),
     };

@@ -12,6 +12,7 @@ mod tc_units;
 
 pub use control::{Answer, LinkStatus, NodeStatus, Request, Status, StopCommand, ask};
 pub use enter::{execute, network_of};
+pub(crate) use isolate::try_isolation;
 pub use isolate::{begin_session, leave_keys_to_children, leave_terminal};
 pub use keep::{KeepOptions, keep};
 pub use mounts::{CONTROL, REAL_TC};

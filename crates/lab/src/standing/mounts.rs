@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::isolate::{bind, mount_tmpfs, unshare_mounts};
-use crate::{Error, error::Attempted, namespace::Namespace};
+use crate::{Error, check::standing_remedy, error::Attempted, namespace::Namespace};
 
 /// The lab's own directory, inside its mount namespace.
 pub(crate) const LAB_DIRECTORY: &str = "/run/lab";
@@ -30,8 +30,8 @@ pub const PROGRAMS: &str = "/run/lab/bin";
 /// Gives this process (of one thread) its own view of the file system and prepares it.
 /// `hosts` is the text for /etc/hosts, `control` the control socket's path.
 pub(crate) fn prepare(hosts: &str, control: &Path) -> Result<(), Error> {
-    unshare_mounts().attempted(|| "make a mount namespace".into())?;
-    private_run().attempted(|| "make a private /run".into())?;
+    unshare_mounts().map_err(no_standing("make a mount namespace"))?;
+    private_run().map_err(no_standing("make a private /run"))?;
     let lab = Path::new(LAB_DIRECTORY);
     let made = || -> io::Result<()> {
         for directory in [Path::new("/run/netns"), &lab.join("bin"), &lab.join("real")] {
@@ -46,6 +46,14 @@ pub(crate) fn prepare(hosts: &str, control: &Path) -> Result<(), Error> {
     };
     made().attempted(|| format!("make {LAB_DIRECTORY}"))?;
     cover_tc().attempted(|| "put longfat in front of tc".into())
+}
+
+/// An error of what only labs that stay up need.
+pub(crate) fn no_standing(attempted: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |source| {
+        let remedy = standing_remedy(source.raw_os_error().unwrap_or(0));
+        Error::NoStanding { attempted, source, remedy }
+    }
 }
 
 /// Names a host's network namespace for `ip netns`.

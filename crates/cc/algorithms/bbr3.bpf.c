@@ -910,13 +910,13 @@ void BPF_PROG(bbr3_set_state, struct sock *sk, __u8 new_state)
 	}
 }
 
-SEC("struct_ops")
-void BPF_PROG(bbr3_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+/* Sending begins again after a pause. */
+static __always_inline void resume(struct sock *sk)
 {
 	struct bbr3_state *b = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	if (event != CA_EVENT_TX_START || !tp->app_limited)
+	if (!tp->app_limited)
 		return;
 	b->idle_restart = 1;
 	b->epoch_stamp_us = now_us(tp);
@@ -925,6 +925,20 @@ void BPF_PROG(bbr3_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		set_pacing_rate(sk, b, bandwidth(b), GAIN_ONE);
 	else if (b->mode == PROBE_RTT)
 		check_probe_rtt_done(tp, b);
+}
+
+SEC("struct_ops")
+void BPF_PROG(bbr3_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	if (event == CA_EVENT_TX_START)
+		resume(sk);
+}
+
+/* Newer kernels (7.2 has it) call this instead; in others it is left out. */
+SEC("?struct_ops")
+void BPF_PROG(bbr3_cwnd_event_tx_start, struct sock *sk)
+{
+	resume(sk);
 }
 
 SEC("struct_ops")
@@ -964,6 +978,7 @@ struct tcp_congestion_ops bbr3 = {
 	.sndbuf_expand = (void *)bbr3_sndbuf_expand,
 	.undo_cwnd = (void *)bbr3_undo_cwnd,
 	.cwnd_event = (void *)bbr3_cwnd_event,
+	.cwnd_event_tx_start = (void *)bbr3_cwnd_event_tx_start,
 	.ssthresh = (void *)bbr3_ssthresh,
 	.set_state = (void *)bbr3_set_state,
 	.name = "bbr3",

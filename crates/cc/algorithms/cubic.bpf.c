@@ -283,18 +283,31 @@ void BPF_PROG(cubic_set_state, struct sock *sk, __u8 new_state)
 }
 
 /* Sending begins again after a pause: the time without data does not count for W(t). */
-SEC("struct_ops")
-void BPF_PROG(cubic_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+static __always_inline void resume(struct sock *sk)
 {
 	struct cubic *ca = inet_csk_ca(sk);
 	__u32 now = tcp_jiffies32;
 	__s32 idle = now - tcp_sk(sk)->lsndtime;
 
-	if (event != CA_EVENT_TX_START || !ca->epoch_start || idle <= 0)
+	if (!ca->epoch_start || idle <= 0)
 		return;
 	ca->epoch_start += idle;
 	if (after(ca->epoch_start, now))
 		ca->epoch_start = now;
+}
+
+SEC("struct_ops")
+void BPF_PROG(cubic_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	if (event == CA_EVENT_TX_START)
+		resume(sk);
+}
+
+/* Newer kernels (7.2 has it) call this instead; in others it is left out. */
+SEC("?struct_ops")
+void BPF_PROG(cubic_cwnd_event_tx_start, struct sock *sk)
+{
+	resume(sk);
 }
 
 /* What a TSO burst of the sender and its aggregation at the receiver may add to a train of ACKs, at most 1 ms. */
@@ -382,6 +395,7 @@ struct tcp_congestion_ops cubic = {
 	.cong_avoid	= (void *)cubic_cong_avoid,
 	.set_state	= (void *)cubic_set_state,
 	.cwnd_event	= (void *)cubic_cwnd_event,
+	.cwnd_event_tx_start = (void *)cubic_cwnd_event_tx_start,
 	.pkts_acked	= (void *)cubic_pkts_acked,
 	.undo_cwnd	= (void *)cubic_undo_cwnd,
 	.name		= "cubic",

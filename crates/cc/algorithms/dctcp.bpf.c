@@ -167,6 +167,13 @@ void BPF_PROG(dctcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	echo(tp, ce);
 }
 
+/* Newer kernels (7.2 has it) call this instead when sending begins; in others it is left out. */
+SEC("?struct_ops")
+void BPF_PROG(dctcp_cwnd_event_tx_start, struct sock *sk)
+{
+	start_round(tcp_sk(sk), inet_csk_ca(sk));
+}
+
 SEC("struct_ops")
 void BPF_PROG(dctcp_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
@@ -190,6 +197,7 @@ struct tcp_congestion_ops dctcp = {
 	.undo_cwnd = (void *)dctcp_undo_cwnd,
 	.in_ack_event = (void *)dctcp_in_ack_event,
 	.cwnd_event = (void *)dctcp_cwnd_event,
+	.cwnd_event_tx_start = (void *)dctcp_cwnd_event_tx_start,
 	.set_state = (void *)dctcp_set_state,
 	.flags = TCP_CONG_NEEDS_ECN,
 	.name = "dctcp",

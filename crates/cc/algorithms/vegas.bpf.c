@@ -179,6 +179,13 @@ void BPF_PROG(vegas_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		restart(tcp_sk(sk), inet_csk_ca(sk));
 }
 
+/* Newer kernels (7.2 has it) call this instead when sending begins; in others it is left out. */
+SEC("?struct_ops")
+void BPF_PROG(vegas_cwnd_event_tx_start, struct sock *sk)
+{
+	restart(tcp_sk(sk), inet_csk_ca(sk));
+}
+
 SEC("struct_ops")
 void BPF_PROG(vegas_init, struct sock *sk)
 {
@@ -206,5 +213,6 @@ struct tcp_congestion_ops vegas = {
 	.pkts_acked = (void *)vegas_pkts_acked,
 	.set_state = (void *)vegas_set_state,
 	.cwnd_event = (void *)vegas_cwnd_event,
+	.cwnd_event_tx_start = (void *)vegas_cwnd_event_tx_start,
 	.name = "vegas",
 };

@@ -86,6 +86,20 @@
 	})
 #endif
 
+/*
+ * Order of sequence numbers, which wrap. In kernels up to 6.12 each selftest defines before() itself, later ones expect it
+ * here: the compiler is run with __LONGFAT_FILE_DEFINES_BEFORE where the file has its own.
+ */
+#ifndef __LONGFAT_FILE_DEFINES_BEFORE
+static __always_inline bool before(__u32 seq1, __u32 seq2)
+{
+	return (__s32)(seq1 - seq2) < 0;
+}
+#endif
+#ifndef after
+#define after(seq2, seq1) before(seq1, seq2)
+#endif
+
 static __always_inline struct inet_connection_sock *inet_csk(const struct sock *sk)
 {
 	return (struct inet_connection_sock *)sk;

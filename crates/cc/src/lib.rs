@@ -3,6 +3,7 @@
 //! A [`Source`] is a built-in algorithm or a file of the user; its [`Parameter`]s are the `const volatile` globals of
 //! the C file. [`native`] runs it in this process behind [`tcp::CongestionControl`]; [`kernel`] loads it into the kernel.
 
+mod headers;
 pub mod kernel;
 pub mod native;
 mod parameters;

@@ -23,4 +23,5 @@ mod ideal;
 mod kernel;
 mod native;
 mod properties;
+mod selftests;
 mod support;

@@ -142,15 +142,26 @@ fn what_a_file_may_not_do_is_an_error_with_its_line() {
     assert_refused(&init("nonsense(sk);"), 4, "nonsense");
     assert_refused(&init("int x = ;"), 4, "expected expression");
     assert_refused(&init("bpf_ringbuf_submit(sk, 0);"), 4, "bpf_ringbuf_submit is not supported natively");
-    let kfunc = "extern void bbr_init(struct sock *sk) __ksym;\n".to_owned() + &init("bbr_init(sk);");
-    assert_refused(&kfunc, 5, "bbr_init is not supported natively");
+    let kfunc = "extern void bbr_none(struct sock *sk) __ksym;\n".to_owned() + &init("bbr_none(sk);");
+    assert_refused(&kfunc, 5, "bbr_none is not supported natively");
+    // The kernel's function took (sk, rs) before Linux 6.10.
+    let old = "extern void bbr_main(struct sock *sk, const struct rate_sample *rs) __ksym;\n".to_owned()
+        + &init("bbr_main(sk, 0);");
+    assert_refused(&old, 3, "bbr_main is declared with other arguments");
 }
 
 #[test]
 fn an_operation_with_another_signature_is_refused() {
-    let old = "SEC(\"struct_ops\") void BPF_PROG(t_main, struct sock *sk, const struct rate_sample *rs) {}\n@@\
+    let other = "SEC(\"struct_ops\") void BPF_PROG(t_main, struct sock *sk, const struct ack_sample *rs) {}\n@@\
                .cong_control = (void *)t_main,";
-    assert_refused(old, 3, "before Linux 6.10");
+    assert_refused(
+        other,
+        3,
+        "it is called with (struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)",
+    );
+    let start = "SEC(\"struct_ops\") void BPF_PROG(t_start, struct sock *sk, u32 event) {}\n@@\
+               .cwnd_event_tx_start = (void *)t_start,";
+    assert_refused(start, 3, "used as cwnd_event_tx_start of t, takes 2 arguments");
     let many = "SEC(\"struct_ops\") void BPF_PROG(t_state, struct sock *sk, u8 state, int more) {}\n@@.set_state = (void *)t_state,";
     assert_refused(many, 3, "takes 3 arguments");
     let void =
@@ -182,17 +193,133 @@ fn a_file_without_a_whole_congestion_control_is_refused() {
     );
 }
 
+/// A file of these operations beside Reno's.
+fn operations(body: &str, members: &str) -> Source {
+    let text = format!(
+        "#include \"bpf_tracing_net.h\"\n#include <bpf/bpf_tracing.h>\n{body}\n\
+         extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym; extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;\n\
+         SEC(\".struct_ops\") struct tcp_congestion_ops t = {{ .ssthresh = (void *)tcp_reno_ssthresh,\n\
+         .undo_cwnd = (void *)tcp_reno_undo_cwnd, {members} .name = \"t\" }};\n"
+    );
+    Source::File { path: PathBuf::from("t.bpf.c"), text }
+}
+
+fn controller(source: &Source) -> Controller {
+    Library::open(source, &Values::new()).unwrap_or_else(|e| panic!("{e}")).controller(None).unwrap()
+}
+
 #[test]
-fn a_header_beside_the_file_is_found_but_never_instead_of_the_shim_s() {
+fn the_kernel_s_functions_of_its_own_congestion_controls_do_what_these_do() {
+    let body = "extern void cubictcp_init(struct sock *sk) __ksym;\n\
+                extern void cubictcp_cong_avoid(struct sock *sk, __u32 ack, __u32 acked) __ksym;\n\
+                extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;\n\
+                extern void cubictcp_state(struct sock *sk, __u8 new_state) __ksym;\n\
+                extern __u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;\n\
+                extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym;\n\
+                /* Of the same name as a parameter of the algorithm. */\nconst volatile u32 fast_convergence = 9;\n\
+                SEC(\"struct_ops\") void BPF_PROG(t_init, struct sock *sk) { cubictcp_init(sk); }\n\
+                SEC(\"struct_ops\") void BPF_PROG(t_avoid, struct sock *sk, __u32 ack, __u32 acked) { cubictcp_cong_avoid(sk, ack, acked); }\n\
+                SEC(\"struct_ops\") void BPF_PROG(t_acked, struct sock *sk, const struct ack_sample *s) { cubictcp_acked(sk, s); }\n\
+                SEC(\"struct_ops\") void BPF_PROG(t_state, struct sock *sk, __u8 state) { cubictcp_state(sk, state); }\n\
+                SEC(\"struct_ops\") void BPF_PROG(t_event, struct sock *sk, enum tcp_ca_event e) { cubictcp_cwnd_event(sk, e); }\n\
+                SEC(\"struct_ops\") __u32 BPF_PROG(t_ssthresh, struct sock *sk) { return cubictcp_recalc_ssthresh(sk); }";
+    let members = ".init = (void *)t_init, .cong_avoid = (void *)t_avoid, .pkts_acked = (void *)t_acked,\n\
+                   .set_state = (void *)t_state, .cwnd_event = (void *)t_event,";
+    let Source::File { path, text } = operations(body, members) else { unreachable!() };
+    let text = text.replace("(void *)tcp_reno_ssthresh", "(void *)t_ssthresh");
+    let wrapper = Source::File { path, text };
+    let names: Vec<String> = wrapper.parameters().unwrap().into_iter().map(|p| p.name).collect();
+    assert_eq!(names, ["fast_convergence"], "the algorithm's own parameters are not the file's");
+    let run = |source: &Source| {
+        let mut library = Library::open(source, &Values::new()).unwrap_or_else(|e| panic!("{e}"));
+        library.set_hz(1000);
+        let path = tcp::rounds::Path { loss: 0.0005, ..Default::default() };
+        let mut rounds = tcp::rounds::Rounds::new(path, library.controller(None).unwrap());
+        let mut all = rounds.run(300);
+        rounds.timeout();
+        all.extend(rounds.run(300));
+        all
+    };
+    let (wrapped, itself) = (run(&wrapper), run(&Source::built_in("cubic").unwrap()));
+    assert!(wrapped == itself, "the wrapper goes another way than cubic");
+    assert!(wrapped != run(&Source::built_in("reno").unwrap()));
+}
+
+#[test]
+fn functions_of_bbr_and_dctcp_may_be_called_beside_each_other() {
+    let body = "extern void bbr_init(struct sock *sk) __ksym;\nextern u32 bbr_sndbuf_expand(struct sock *sk) __ksym;\n\
+                extern u32 bbr_min_tso_segs(struct sock *sk) __ksym;\nextern u32 dctcp_ssthresh(struct sock *sk) __ksym;\n\
+                extern void dctcp_init(struct sock *sk) __ksym;\n\
+                SEC(\"struct_ops\") void BPF_PROG(t_init, struct sock *sk) { dctcp_init(sk); }\n\
+                SEC(\"struct_ops\") u32 BPF_PROG(t_expand, struct sock *sk) { return bbr_sndbuf_expand(sk) + 10 * dctcp_ssthresh(sk); }\n\
+                void t_avoid(struct sock *sk, u32 ack, u32 acked) {}";
+    let members = ".init = (void *)t_init, .sndbuf_expand = (void *)t_expand, .cong_avoid = t_avoid,";
+    let mut t = controller(&operations(body, members));
+    let mut sk = TcpSock { snd_cwnd: 100, ecn_flags: 1, ..TcpSock::default() };
+    t.init(&mut sk);
+    // BBR wants three windows of buffer; dctcp begins with a share of marks of 1, so it halves.
+    assert_eq!(t.sndbuf_expand(&mut sk), 3 + 10 * 50);
+}
+
+#[test]
+fn cong_control_may_have_the_form_that_it_had_before_linux_6_10() {
+    let body = "SEC(\"struct_ops\") void BPF_PROG(t_main, struct sock *sk, const struct rate_sample *rs)\n\
+                { tcp_sk(sk)->snd_cwnd = rs->acked_sacked; }";
+    let mut t = controller(&operations(body, ".cong_control = (void *)t_main,"));
+    let mut sk = TcpSock::default();
+    t.cong_control(&mut sk, 1, 2, &RateSample { acked_sacked: 9, ..RateSample::default() });
+    assert_eq!(sk.snd_cwnd, 9);
+}
+
+#[test]
+fn the_beginning_of_sending_is_an_operation_of_its_own_where_a_file_has_it() {
+    use tcp::CaEvent;
+    let body = "void t_event(struct sock *sk, enum tcp_ca_event ev) { tcp_sk(sk)->snd_cwnd = 10 + ev; }\n\
+                void t_start(struct sock *sk) { tcp_sk(sk)->snd_cwnd = 30; }\n\
+                void t_avoid(struct sock *sk, u32 ack, u32 acked) {}";
+    let window = |members: &str, event: CaEvent| {
+        let mut t = controller(&operations(body, &format!("{members} .cong_avoid = t_avoid,")));
+        assert!(t.has(Operation::CwndEvent));
+        let mut sk = TcpSock { snd_cwnd: 0, ..TcpSock::default() };
+        t.cwnd_event(&mut sk, event);
+        sk.snd_cwnd
+    };
+    let (event, start) = (".cwnd_event = t_event,", ".cwnd_event_tx_start = t_start,");
+    assert_eq!(window(event, CaEvent::TxStart), 10);
+    assert_eq!(window(start, CaEvent::TxStart), 30);
+    assert_eq!(window(&format!("{event} {start}"), CaEvent::TxStart), 30);
+    assert_eq!(window(&format!("{event} {start}"), CaEvent::Loss), 13);
+    assert_eq!(window(start, CaEvent::Loss), 0, "only when sending begins");
+}
+
+#[test]
+fn a_file_may_define_before_itself_or_leave_it_to_the_header() {
+    for own in [
+        "",
+        "static bool before(__u32 a, __u32 b)\n{\n\treturn (__s32)(a - b) < 0;\n}\n#define after(seq2, seq1) before(seq1, seq2)\n",
+    ] {
+        let body = own.to_owned()
+            + "void t_avoid(struct sock *sk, u32 ack, u32 acked) { tcp_sk(sk)->snd_cwnd = before(ack, acked) + 2 * after(ack, acked); }";
+        let source = operations(&body, ".cong_avoid = t_avoid,");
+        let mut sk = TcpSock::default();
+        controller(&source).cong_avoid(&mut sk, 1, 2);
+        assert_eq!(sk.snd_cwnd, 1);
+    }
+}
+
+#[test]
+fn a_header_beside_the_file_comes_first_but_for_the_kernel_s_types() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("vmlinux.h"), "#error the wrong vmlinux.h").unwrap();
-    std::fs::write(folder.path().join("mine.h"), "#define WINDOW 44").unwrap();
-    let text = "#include \"vmlinux.h\"\n#include \"mine.h\"\n#include <bpf/bpf_tracing.h>\n\
-                u32 t_cwnd(struct sock *sk) { return WINDOW; }\nvoid t_avoid(struct sock *sk, u32 ack, u32 acked) {}\n\
+    let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    put("vmlinux.h", "#error the wrong vmlinux.h");
+    put("mine.h", "#include \"vmlinux.h\"\n#define WINDOW 44");
+    put("bpf_tracing_net.h", "#define WINDOW_OF_SHIM 3");
+    put("string.h", "#error not for longfat's own files");
+    let text = "#include \"vmlinux.h\"\n#include \"mine.h\"\n#include \"bpf_tracing_net.h\"\n#include <bpf/bpf_tracing.h>\n\
+                u32 t_cwnd(struct sock *sk) { return WINDOW + WINDOW_OF_SHIM; }\nvoid t_avoid(struct sock *sk, u32 ack, u32 acked) {}\n\
                 struct tcp_congestion_ops t = { .ssthresh = t_cwnd, .undo_cwnd = t_cwnd, .cong_avoid = t_avoid };";
     let source = Source::File { path: folder.path().join("t.bpf.c"), text: text.to_owned() };
-    let mut t = Library::open(&source, &Values::new()).unwrap().controller(None).unwrap();
-    assert_eq!(t.ssthresh(&mut TcpSock::default()), 44);
+    assert_eq!(controller(&source).ssthresh(&mut TcpSock::default()), 47);
 }
 
 #[test]

@@ -46,12 +46,17 @@
 #define bpf_core_field_exists(field...) __lf_core_exists(field)
 #define __lf_core_exists(field) __builtin_preserve_field_info(field, __LF_FIELD_EXISTS)
 #define bpf_core_field_size(field) __builtin_preserve_field_info(field, __LF_FIELD_BYTE_SIZE)
+/* Types in the running kernel (enum bpf_type_id_kind, enum bpf_type_info_kind). */
+#define bpf_core_type_id_kernel(type) __builtin_btf_type_id(*(__typeof__(type) *)0, 1)
+#define bpf_core_type_exists(type) __builtin_preserve_type_info(*(__typeof__(type) *)0, 0)
 
 #else
 
 #define BPF_CORE_READ_BITFIELD(s, field) ((unsigned long long)(s)->field)
 #define bpf_core_field_exists(field...) 1
 #define bpf_core_field_size(field) sizeof(field)
+#define bpf_core_type_id_kernel(type) 0
+#define bpf_core_type_exists(type) 1
 
 #endif
 

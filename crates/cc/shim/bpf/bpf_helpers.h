@@ -101,6 +101,8 @@ extern int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __weak 
 extern int *bpf_iter_num_next(struct bpf_iter_num *it) __weak __ksym;
 extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __weak __ksym;
 
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __weak __ksym;
+
 /* for (i = start; i < end; i++), bounded for the verifier by the kernel's iterator of numbers. */
 #define bpf_for(i, start, end)                                                                                         \
 	for (struct bpf_iter_num ___it __attribute__((aligned(8), cleanup(bpf_iter_num_destroy))),                     \

@@ -16,15 +16,26 @@
 #define __lf_count_(_0, _1, _2, _3, _4, _5, _6, _7, _8, count, ...) count
 #define __lf_join(a, b) __lf_join_(a, b)
 #define __lf_join_(a, b) a##b
-#define __lf_args_0()
-#define __lf_args_1() , (void *)ctx[0]
-#define __lf_args_2() __lf_args_1(), (void *)ctx[1]
-#define __lf_args_3() __lf_args_2(), (void *)ctx[2]
-#define __lf_args_4() __lf_args_3(), (void *)ctx[3]
-#define __lf_args_5() __lf_args_4(), (void *)ctx[4]
-#define __lf_args_6() __lf_args_5(), (void *)ctx[5]
-#define __lf_args_7() __lf_args_6(), (void *)ctx[6]
-#define __lf_args_8() __lf_args_7(), (void *)ctx[7]
+#define __lf_args_0(f)
+#define __lf_args_1(f) , (void *)ctx[0]
+#define __lf_args_2(f) __lf_args_1(f), (void *)ctx[__lf_is_short_cong_control(f) ? __LONGFAT_RATE_SAMPLE_AT : 1]
+#define __lf_args_3(f) , (void *)ctx[0], (void *)ctx[1], (void *)ctx[2]
+#define __lf_args_4(f) __lf_args_3(f), (void *)ctx[3]
+#define __lf_args_5(f) __lf_args_4(f), (void *)ctx[4]
+#define __lf_args_6(f) __lf_args_5(f), (void *)ctx[5]
+#define __lf_args_7(f) __lf_args_6(f), (void *)ctx[6]
+#define __lf_args_8(f) __lf_args_7(f), (void *)ctx[7]
+
+/*
+ * Before Linux 6.10 cong_control was (struct sock *sk, const struct rate_sample *rs); no other operation is like that. Such
+ * a program gets the sample from where this machine's kernel has it: between the two it has put ack and flag.
+ */
+#ifndef __LONGFAT_RATE_SAMPLE_AT
+#define __LONGFAT_RATE_SAMPLE_AT 3
+#endif
+#define __lf_is_short_cong_control(f)                                                                                  \
+	__builtin_types_compatible_p(__typeof__(f),                                                                    \
+				     void(unsigned long long *, struct sock *, const struct rate_sample *))
 
 #define BPF_PROG(name, args...)                                                                                        \
 	name(unsigned long long *ctx);                                                                                 \
@@ -33,7 +44,7 @@
 	{                                                                                                              \
 		_Pragma("GCC diagnostic push")                                                                         \
 		_Pragma("GCC diagnostic ignored \"-Wint-conversion\"")                                                 \
-		return ____##name(ctx __lf_join(__lf_args_, __lf_count(args))());                                      \
+		return ____##name(ctx __lf_join(__lf_args_, __lf_count(args))(____##name));                                      \
 		_Pragma("GCC diagnostic pop")                                                                          \
 	}                                                                                                              \
 	static __always_inline __typeof__(name(0)) ____##name(unsigned long long *ctx, ##args)

@@ -49,5 +49,6 @@ extern long bpf_for_each_map_elem(void *map, void *callback, void *ctx, __u64 fl
 	__lf_unsupported("bpf_for_each_map_elem");
 extern void *bpf_map_lookup_percpu_elem(void *map, const void *key, __u32 cpu)
 	__lf_unsupported("bpf_map_lookup_percpu_elem");
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __lf_unsupported("bpf_rdonly_cast");
 
 #endif

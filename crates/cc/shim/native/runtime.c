@@ -6,7 +6,7 @@
  *
  * 1. All clocks are the socket's time (tcp_clock_cache), which stands still during a call.
  * 2. bpf_setsockopt of TCP_CONGESTION takes effect when the program that called it returns.
- * 3. Of other socket options only SO_MAX_PACING_RATE is known; the rest give -EINVAL.
+ * 3. Of other socket options only SO_MAX_PACING_RATE is known; TCP_NODELAY gives -EOPNOTSUPP, the rest -EINVAL.
  * 4. A division by zero ends the process, as it would in a kernel module; in eBPF its result is 0.
  */
 #include "native/runtime.h"
@@ -17,6 +17,7 @@
 #define EBUSY 16
 #define EINVAL 22
 #define ENOENT 2
+#define EOPNOTSUPP 95
 
 struct lf_runtime longfat_runtime = {.jiffy_ns = 4000000};
 
@@ -130,6 +131,9 @@ long bpf_setsockopt(void *ctx, int level, int optname, void *optval, int optlen)
 		sk->sk_pacing_rate = min(sk->sk_pacing_rate, *most);
 		return 0;
 	}
+	/* As newer kernels answer: the option sends what waits, which would call the congestion control again. */
+	if (level == SOL_TCP && optname == TCP_NODELAY)
+		return -EOPNOTSUPP;
 	return -EINVAL;
 }
 

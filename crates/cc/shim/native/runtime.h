@@ -37,6 +37,12 @@ struct lf_runtime {
 
 extern struct lf_runtime longfat_runtime;
 
+/* A congestion control of the program, which stands for the kernel's of that name in native/kernel_functions.c. */
+struct lf_module {
+	const struct tcp_congestion_ops *operations;
+	struct lf_runtime *runtime;
+};
+
 /* Makes the storage of a map that the file defines; 0, or -1 without memory. */
 int longfat_map_create(void *definition, __u32 type, __u32 key_size, __u32 value_size, __u32 max_entries);
 void longfat_map_free(void *definition);

@@ -1,7 +1,6 @@
 //! C to eBPF at run time, for a user's file. The program's own files were compiled when it was built.
 //!
-//! The source comes from standard input with the shim's folder first, so that a header beside the file never stands in
-//! for one of the shim's; what the shim has not is looked for beside the file.
+//! The source comes from standard input; [`headers`](crate::headers) says which headers it gets.
 
 use std::{
     borrow::Cow,
@@ -13,7 +12,8 @@ use std::{
 use super::{Error, Missing, clang, error::Attempted};
 use crate::{
     Source,
-    native::{Line, shim},
+    headers::{Build, Headers},
+    native::Line,
 };
 
 /// The eBPF object of a source.
@@ -29,24 +29,15 @@ pub fn compile(source: &Source) -> Result<Cow<'static, [u8]>, Error> {
 
 fn compile_file(path: &Path, text: &str) -> Result<Vec<u8>, Error> {
     let clang = clang::find().map_err(|found| Error::Missing(Missing::Compiler(found)))?;
-    let place = tempfile::tempdir().attempted(|| "make a temporary directory".into())?;
-    let headers = place.path().join("shim");
-    shim::write(&headers).attempted(|| format!("write {}", headers.display()))?;
-    let object = place.path().join("object.o");
-    let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let beside = beside.canonicalize().unwrap_or_else(|_| beside.to_path_buf());
+    let headers = Headers::lay_out(path).attempted(|| "write longfat's headers for clang".into())?;
+    let object = headers.output("object.o");
     let mut command = Command::new(&clang);
-    command
-        .args(clang::OPTIONS)
-        .arg("-iquote")
-        .arg(&headers)
-        .arg("-iquote")
-        .arg(beside)
-        .arg("-I")
-        .arg(&headers);
+    command.args(clang::OPTIONS).args(headers.options(Build::Bpf, text));
+    // Where a cong_control of the older form finds its sample in this kernel.
+    let sample_at = super::object::cong_control_arguments().map_or(3, |arguments| arguments.max(1) - 1);
+    command.arg(format!("-D__LONGFAT_RATE_SAMPLE_AT={sample_at}"));
     command.args(["-fno-caret-diagnostics", "-fno-color-diagnostics", "-x", "c", "-", "-o"]).arg(&object);
-    // In an empty directory: standard input's own includes are looked for where the compiler runs.
-    command.current_dir(place.path());
+    command.current_dir(headers.working_folder());
     // Messages and the verifier name the file as the user did.
     let source = format!("#line 1 {:?}\n{text}", path.display().to_string());
     let output = with_input(command, &source).attempted(|| format!("run {}", clang.display()))?;
@@ -69,7 +60,7 @@ fn with_input(mut command: Command, text: &str) -> std::io::Result<Output> {
 }
 
 /// clang's errors, each in a line; its warnings where there is no error.
-fn lines(said: &str, path: &Path, headers: &Path) -> Vec<Line> {
+fn lines(said: &str, path: &Path, headers: &Headers) -> Vec<Line> {
     let parsed: Vec<(bool, Line)> = said.lines().filter_map(|l| parse(l, headers)).collect();
     let errors: Vec<Line> = parsed.iter().filter(|(error, _)| *error).map(|(_, line)| line.clone()).collect();
     if !errors.is_empty() {
@@ -80,7 +71,7 @@ fn lines(said: &str, path: &Path, headers: &Path) -> Vec<Line> {
 }
 
 /// Of `my.bpf.c:12:5: error: use of undeclared identifier 'x'`; whether it is an error.
-fn parse(text: &str, headers: &Path) -> Option<(bool, Line)> {
+fn parse(text: &str, headers: &Headers) -> Option<(bool, Line)> {
     let (place, kind, message) =
         [("error", ": error: "), ("error", ": fatal error: "), ("warning", ": warning: ")]
             .iter()
@@ -89,10 +80,7 @@ fn parse(text: &str, headers: &Path) -> Option<(bool, Line)> {
     let column = parts.next()?.parse().ok()?;
     let line = parts.next()?.parse().ok()?;
     let file = Path::new(parts.next()?);
-    let file = match file.strip_prefix(headers) {
-        Ok(header) => Path::new("(longfat's headers)").join(header),
-        Err(_) => file.to_path_buf(),
-    };
+    let file = headers.as_written(file);
     Some((kind == "error", Line { file, line, column, message: message.into() }))
 }
 
@@ -103,7 +91,8 @@ mod tests {
     #[test]
     fn a_compilers_message_becomes_a_line() {
         let said = "a:b.c:3:9: warning: unused\na:b.c:12:5: error: use of undeclared identifier 'x'\n1 error generated.";
-        let lines = lines(said, Path::new("a:b.c"), Path::new("/shim"));
+        let path = Path::new("a:b.c");
+        let lines = lines(said, path, &Headers::lay_out(path).unwrap());
         assert_eq!(lines.len(), 1);
         assert_eq!(lines[0].to_string(), "a:b.c:12:5: use of undeclared identifier 'x'");
     }

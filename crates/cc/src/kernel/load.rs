@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     collections::BTreeSet,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::Once,
 };
 
@@ -13,6 +13,7 @@ use libbpf_rs::{Link, MapCore, MapType, PrintLevel};
 use super::{
     Error, Missing, OpsInfo, Rejection, compile,
     error::{Attempted, as_io},
+    log::INCOMPLETE,
     missing, names,
     object::{Layout, is_ops, main_of, open},
 };
@@ -139,6 +140,7 @@ fn attempt(
         ),
     };
     layout.set_constants(&mut open, constants).map_err(|which| unexpected(&format!("parameter {which}")))?;
+    layout.leave_optional_members_out(&mut open);
     let mut chosen: Vec<(&OpsInfo, String)> = Vec::new();
     for mut map in open.maps_mut().filter(|map| is_ops(map)) {
         let variable = map.name().to_string_lossy().into_owned();
@@ -176,14 +178,17 @@ fn attempt(
                 }
                 // A file may have one that nobody is meant to use, beside others (the kernel's selftests do).
                 Err(e) if is_incomplete(&e) && !is_main => continue,
-                Err(e) if is_incomplete(&e) => return Err(refused(source, INCOMPLETE, &e)),
+                Err(e) if is_incomplete(&e) => {
+                    return Err(refused(source, &format!("{INCOMPLETE}{variable} {NEEDED_OPERATIONS}"), &e));
+                }
                 Err(e) => return Err(refused(source, &log, &e)),
             }
             registration.names.push(kernel_name.clone());
             registration.own.push((*own).clone());
         }
     }
-    for program in loaded.progs() {
+    // Those that no operation refers to may not be loaded: optional ones.
+    for program in loaded.progs().filter(|program| program.as_fd().as_raw_fd() >= 0) {
         let kept = program.as_fd().try_clone_to_owned().attempted(|| format!("keep a program of {file}"))?;
         registration.programs.push((program.name().to_string_lossy().into_owned(), kept));
     }
@@ -214,8 +219,7 @@ fn is_incomplete(cause: &io::Error) -> bool {
     cause.raw_os_error() == Some(libc::EINVAL)
 }
 
-const INCOMPLETE: &str =
-    "its struct tcp_congestion_ops needs ssthresh, undo_cwnd, and one of cong_avoid and cong_control";
+const NEEDED_OPERATIONS: &str = "needs ssthresh, undo_cwnd, and one of cong_avoid and cong_control";
 
 /// An error number as what it means here.
 fn refused(source: &Source, log: &str, cause: &io::Error) -> Error {

@@ -30,6 +30,9 @@ impl fmt::Display for Rejection {
             write!(f, "in {program}: ")?;
         }
         write!(f, "{}", self.reason)?;
+        if let Some(remedy) = remedy(&self.reason) {
+            write!(f, "; {remedy}")?;
+        }
         match &self.line {
             Some(line) => write!(f, "\n    {line}"),
             None => Ok(()),
@@ -39,8 +42,13 @@ impl fmt::Display for Rejection {
 
 impl Rejection {
     /// With the source at hand: the path as the user gave it, and the line's text. The kernel knows the file's name only, and of a
-    /// file that came by standard input not the text.
+    /// file that came by standard input not the text. Where it names no line, the one that it speaks of is searched for.
     pub(super) fn at_source(mut self, path: &Path, text: &str) -> Self {
+        if self.place.is_none()
+            && let Some((file, line)) = path.file_name().zip(self.line_spoken_of(text))
+        {
+            self.place = Some(format!("{}:{line}", file.to_string_lossy()));
+        }
         let Some((file, line)) = self.place.as_deref().and_then(|p| p.rsplit_once(':')) else { return self };
         if path.file_name().is_some_and(|name| name == file) {
             let number: usize = line.parse().unwrap_or(0);
@@ -49,6 +57,31 @@ impl Rejection {
             self.place = Some(format!("{}:{line}", path.display()));
         }
         self
+    }
+
+    /// The first line, from 1, with the member, function, variable or program that the reason is about.
+    fn line_spoken_of(&self, text: &str) -> Option<usize> {
+        let after = |mark: &str| self.reason.split_once(mark).map(|(_, rest)| first_word(rest));
+        let has_member = |line: &str, name: &str| {
+            line.split('.').skip(1).any(|rest| first_word(rest) == name && rest.contains('='))
+        };
+        let has_word = |line: &str, name: &str| words(line).any(|word| word == name);
+        let line_of = |wanted: &dyn Fn(&str) -> bool| text.lines().position(wanted).map(|n| n + 1);
+        if let Some(member) = after("has no member ").or_else(|| after("unsupported member ")) {
+            return line_of(&|line| has_member(line, member));
+        }
+        if let Some(function) = after("has no function ") {
+            return line_of(&|line| has_word(line, function));
+        }
+        if self.reason.contains("GPL compatible license") {
+            return line_of(&|line| line.contains("\"license\""));
+        }
+        if let Some(variable) = self.reason.strip_prefix(INCOMPLETE) {
+            let variable = first_word(variable);
+            return line_of(&|line| has_word(line, "tcp_congestion_ops") && has_word(line, variable));
+        }
+        let program = self.program.as_deref()?;
+        line_of(&|line| has_word(line, program))
     }
 
     /// From everything that libbpf logged; `otherwise` is the reason where it gives none.
@@ -84,6 +117,53 @@ impl Rejection {
     }
 }
 
+/// How the reason begins where operations are missing; the variable follows.
+pub(super) const INCOMPLETE: &str = "struct tcp_congestion_ops ";
+
+/// What to do about a reason of the verifier or the loader.
+fn remedy(reason: &str) -> Option<&'static str> {
+    let remedies = [
+        (
+            "no write support to tcp_sock",
+            "a congestion control may write snd_cwnd, snd_cwnd_cnt, snd_cwnd_stamp, snd_ssthresh, app_limited, ecn_flags, \
+             icsk_ack.pending, sk_pacing_rate, sk_pacing_status and its own inet_csk_ca(sk)",
+        ),
+        ("only read is supported", "only members of the socket may be written"),
+        ("GPL compatible license", "char _license[] SEC(\"license\") = \"GPL\" is needed"),
+        ("cannot use helper bpf_setsockopt", "release may not change options; other operations may"),
+        ("cannot use helper bpf_getsockopt", "release may not read options; other operations may"),
+        ("cannot use helper", "the kernel does not offer this helper to congestion controls"),
+        ("unsupported member get_info", "leave get_info out: `ss -i` then shows nothing of it"),
+        (
+            "has no member cwnd_event_tx_start",
+            "write cwnd_event, which gets CA_EVENT_TX_START before Linux 7.2; with both, put the program of \
+             cwnd_event_tx_start into SEC(\"?struct_ops\"), and it is left out here",
+        ),
+        ("has no member ", "leave the operation out, or put its program into SEC(\"?struct_ops\")"),
+        ("has no function bbr_", "`modprobe tcp_bbr` loads its module; the simulator has the function"),
+        ("has no function dctcp_", "`modprobe tcp_dctcp` loads its module; the simulator has the function"),
+        ("has no function cubictcp_", "the simulator has the function"),
+        ("infinite loop detected", "give the loop an end that the verifier sees, or use bpf_for()"),
+        (
+            "invalid mem access 'scalar'",
+            "in cong_control: it is called with (sk, ack, flag, rs) since Linux 6.10, with (sk, rs) before",
+        ),
+        (
+            "invalid bpf_context access",
+            "the kernel gives the operation fewer arguments: cong_control has (sk, rs) before Linux 6.10",
+        ),
+    ];
+    remedies.iter().find(|(mark, _)| reason.contains(mark)).map(|(_, remedy)| *remedy)
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+fn first_word(text: &str) -> &str {
+    words(text).next().unwrap_or_default()
+}
+
 /// libbpf's own last complaint that is more than the echo of another.
 fn loaders_reason(log: &str) -> Option<String> {
     let mut said = log.lines().map(|l| l.trim().trim_start_matches("libbpf: "));
@@ -95,8 +175,14 @@ fn loaders_reason(log: &str) -> Option<String> {
             let name = quoted(rest).unwrap_or(rest);
             format!("this kernel has no function {name} for congestion controls, or its module is not loaded")
         }
-        None => complaint.into(),
+        None => missing_member(complaint).unwrap_or_else(|| complaint.into()),
     })
+}
+
+/// `struct_ops init_kern cubic: Cannot find member NAME in kernel BTF`, as a sentence.
+fn missing_member(complaint: &str) -> Option<String> {
+    let (_, rest) = complaint.split_once(": Cannot find member ")?;
+    Some(format!("this kernel's struct tcp_congestion_ops has no member {}", first_word(rest)))
 }
 
 /// Neither an instruction, nor a state, nor a summary: `12: (63) *(u32 *)(r6 +1) = r1`, `from 9 to 12: R0=...`, `R1=ctx()`.
@@ -171,7 +257,9 @@ mod tests {
         let told = Rejection::read(log, "Permission denied");
         assert_eq!(
             told.to_string(),
-            "my.bpf.c:14: in bad_init: no write support to tcp_sock at off 1684\n    tcp_sk(sk)->srtt_us = 5;"
+            "my.bpf.c:14: in bad_init: no write support to tcp_sock at off 1684; a congestion control may write \
+             snd_cwnd, snd_cwnd_cnt, snd_cwnd_stamp, snd_ssthresh, app_limited, ecn_flags, icsk_ack.pending, sk_pacing_rate, \
+             sk_pacing_status and its own inet_csk_ca(sk)\n    tcp_sk(sk)->srtt_us = 5;"
         );
     }
 
@@ -211,7 +299,8 @@ mod tests {
         let told = Rejection::read(log, "No such process").to_string();
         assert_eq!(
             told,
-            "this kernel has no function bbr_init for congestion controls, or its module is not loaded"
+            "this kernel has no function bbr_init for congestion controls, or its module is not loaded; `modprobe tcp_bbr` \
+             loads its module; the simulator has the function"
         );
         assert_eq!(Rejection::read("", "Invalid argument").to_string(), "Invalid argument");
     }

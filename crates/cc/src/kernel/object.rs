@@ -1,12 +1,12 @@
 //! What an eBPF object says about itself (BTF): its congestion controls and where its parameters are.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use libbpf_rs::{
-    MapType, OpenMap, OpenMapMut, OpenObject,
+    AsRawLibbpf, MapType, OpenMap, OpenMapMut, OpenObject, OpenProgram,
     btf::{
         Btf, BtfType, ReferencesType,
-        types::{DataSec, MemberAttr, Struct, Var},
+        types::{DataSec, FuncProto, MemberAttr, Ptr, Struct, Var},
     },
 };
 
@@ -34,6 +34,8 @@ pub(super) struct Layout {
     constants: BTreeMap<String, (usize, usize)>,
     /// Variables of type `struct tcp_congestion_ops`, in the file's order.
     variables: Vec<String>,
+    /// Members of the file's `struct tcp_congestion_ops`: name and offset.
+    members: Vec<(String, usize)>,
     name_at: usize,
     name_size: usize,
     flags_at: usize,
@@ -84,6 +86,13 @@ impl Layout {
             let MemberAttr::Normal { offset } = found.attr else { return None };
             Some((usize::try_from(offset).ok()? / 8, found.ty))
         };
+        let members = ops
+            .iter()
+            .filter_map(|m| {
+                let MemberAttr::Normal { offset } = m.attr else { return None };
+                Some((text(m.name), usize::try_from(offset).ok()? / 8))
+            })
+            .collect();
         let (name_at, _) = member("name").ok_or_else(no_ops)?;
         let (flags_at, _) = member("flags").ok_or_else(no_ops)?;
         let variables = [".struct_ops", ".struct_ops.link"]
@@ -105,7 +114,7 @@ impl Layout {
             });
             named.collect()
         });
-        Ok(Layout { constants, variables, name_at, name_size: super::names::LONGEST + 1, flags_at })
+        Ok(Layout { constants, variables, members, name_at, name_size: super::names::LONGEST + 1, flags_at })
     }
 
     /// The congestion controls of an object.
@@ -139,6 +148,31 @@ impl Layout {
         Some(())
     }
 
+    /// Clears operations that the running kernel does not have and whose program is optional: in section `?struct_ops`.
+    /// The loader refuses the others.
+    pub(super) fn leave_optional_members_out(&self, open: &mut OpenObject) {
+        let Some(known) = members_in_kernel() else { return };
+        let unknown: Vec<usize> =
+            self.members.iter().filter(|(name, _)| !known.contains(name)).map(|(_, at)| *at).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        // Until the object is loaded, a member that points to a program has the address of libbpf's own structure for it.
+        // Its sections' names have lost the mark by now, but such programs are not loaded for their own sake.
+        let is_optional = |program: &OpenProgram<'_>| !program.autoload();
+        let optional: Vec<usize> =
+            open.progs().filter(is_optional).map(|p| p.as_libbpf_object().as_ptr() as usize).collect();
+        for mut map in open.maps_mut().filter(|map| is_ops(map)) {
+            let Some(value) = map.initial_value_mut() else { continue };
+            for at in &unknown {
+                let Some(member) = value.get_mut(*at..*at + size_of::<usize>()) else { continue };
+                if optional.iter().any(|program| member == program.to_ne_bytes()) {
+                    member.fill(0);
+                }
+            }
+        }
+    }
+
     /// Writes constants of an object that is not loaded yet.
     ///
     /// # Errors
@@ -157,6 +191,31 @@ impl Layout {
             Ok(())
         })
     }
+}
+
+/// The members of the running kernel's `struct tcp_congestion_ops`; `None` where it does not describe its types.
+fn members_in_kernel() -> Option<&'static [String]> {
+    static MEMBERS: OnceLock<Option<Vec<String>>> = OnceLock::new();
+    let read = || {
+        let types = Btf::from_vmlinux().ok()?;
+        let ops: Struct<'_> = types.type_by_name(OPS)?;
+        Some(ops.iter().map(|member| text(member.name)).collect())
+    };
+    MEMBERS.get_or_init(read).as_deref()
+}
+
+/// How many arguments the running kernel gives cong_control: 2 before Linux 6.10, then 4. `None` where it does not say.
+pub(super) fn cong_control_arguments() -> Option<usize> {
+    static ARGUMENTS: OnceLock<Option<usize>> = OnceLock::new();
+    let read = || {
+        let types = Btf::from_vmlinux().ok()?;
+        let ops: Struct<'_> = types.type_by_name(OPS)?;
+        let member = ops.iter().find(|m| m.name.is_some_and(|n| n == "cong_control"))?;
+        let pointer: Ptr<'_> = types.type_by_id(member.ty)?;
+        let function = FuncProto::try_from(pointer.referenced_type()).ok()?;
+        Some(function.iter().count())
+    };
+    *ARGUMENTS.get_or_init(read)
 }
 
 fn is_named(of: BtfType<'_>, name: &str) -> bool {

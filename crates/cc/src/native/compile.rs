@@ -1,61 +1,75 @@
 //! Compiles a user's file natively with the machine's compiler, and maps its messages to lines of the file.
 //!
-//! The text goes in on standard input, from a folder of our own, so that no header beside the file wins over the shim's;
-//! other headers are found beside the file.
+//! The text goes in on standard input; [`headers`](crate::headers) says which headers it gets. The shim's own C files are
+//! compiled in a second run, without the user's headers, and linked to it: those of the kernel's functions for its own
+//! congestion controls (`cubictcp_init` and its kin) only where the file calls one.
 
-use super::{BuildError, Line, compiler, shim};
+use super::{BuildError, Line, compiler};
+use crate::headers::{Build, Headers};
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// The shared object's bytes.
 pub fn compile(path: &Path, text: &str) -> Result<Vec<u8>, BuildError> {
     let os = |operation: &'static str| move |cause| BuildError::Os { operation: operation.to_owned(), cause };
     let compiler = compiler::find().ok_or(BuildError::NoCompiler)?;
-    let folder =
-        tempfile::Builder::new().prefix("longfat-cc-").tempdir().map_err(os("making a temporary folder"))?;
-    let include = folder.path().join("shim");
-    shim::write(&include).map_err(os("writing the headers of the native build"))?;
-    let output = folder.path().join("out.so");
-    let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let beside = std::path::absolute(beside).map_err(os("finding the folder of the congestion control"))?;
-    let mut child = Command::new(&compiler)
-        .args(compiler::OPTIONS)
-        .arg("-iquote")
-        .arg(&include)
-        .arg("-iquote")
-        .arg(&beside)
-        .arg("-I")
-        .arg(&include)
-        .args(["-fno-diagnostics-color", "-x", "c", "-"])
-        .arg(include.join("native/runtime.c"))
-        .arg(include.join("native/maps.c"))
-        .arg("-o")
-        .arg(&output)
-        .current_dir(&include)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|cause| BuildError::Os { operation: format!("starting {}", compiler.display()), cause })?;
-    // A compiler that ends early closes its input; what it says is then the answer.
+    let run = |command: &mut Command, text: &str| {
+        let operation = || format!("starting {}", compiler.display());
+        with_input(command, text).map_err(|cause| BuildError::Os { operation: operation(), cause })
+    };
+    let headers = Headers::lay_out(path).map_err(os("writing the headers of the native build"))?;
+    let object = headers.output("file.o");
+    let mut command = Command::new(&compiler);
+    command.args(compiler::OPTIONS).args(headers.options(Build::Native, text));
+    command.args(["-c", "-fno-diagnostics-color", "-x", "c", "-", "-o"]).arg(&object);
+    command.current_dir(headers.working_folder()).env("LC_ALL", "C");
+    let compiled = run(&mut command, text)?;
+    if !compiled.status.success() {
+        return Err(BuildError::Refused { lines: lines(path, &headers, &said(&compiled)) });
+    }
+    let shared = headers.output("file.so");
+    let link = |sources: &[&str]| {
+        let native = headers.shim().join("native");
+        let mut command = Command::new(&compiler);
+        command.args(compiler::OPTIONS).arg("-I").arg(headers.shim()).arg(&object);
+        command.args(sources.iter().map(|name| native.join(name))).arg("-o").arg(&shared);
+        command.current_dir(headers.working_folder()).env("LC_ALL", "C");
+        run(&mut command, "")
+    };
+    let mut linked = link(&["runtime.c", "maps.c"])?;
+    if said(&linked).lines().any(|text| undefined_name(text).is_some_and(|(_, name)| is_of_a_module(name))) {
+        linked = link(&["runtime.c", "maps.c", "kernel_functions.c"])?;
+    }
+    if !linked.status.success() {
+        return Err(BuildError::Refused { lines: lines(path, &headers, &said(&linked)) });
+    }
+    std::fs::read(&shared).map_err(os("reading the compiler's output"))
+}
+
+/// Whether native/kernel_functions.c may have it.
+fn is_of_a_module(name: &str) -> bool {
+    ["cubictcp_", "bbr_", "dctcp_"].iter().any(|module| name.starts_with(module))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs a compiler. One that ends early closes its input; what it says is then the answer.
+fn with_input(command: &mut Command, text: &str) -> std::io::Result<Output> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     if let Some(mut input) = child.stdin.take() {
         let _ = input.write_all(text.as_bytes());
     }
-    let result = child.wait_with_output().map_err(os("waiting for the compiler"))?;
-    if !result.status.success() {
-        let said = String::from_utf8_lossy(&result.stderr);
-        return Err(BuildError::Refused { lines: lines(path, &include, &said) });
-    }
-    std::fs::read(&output).map_err(os("reading the compiler's output"))
+    child.wait_with_output()
 }
 
 /// Errors among the compiler's and the linker's messages; if none is recognised, all that was said.
-fn lines(path: &Path, include: &Path, said: &str) -> Vec<Line> {
+fn lines(path: &Path, headers: &Headers, said: &str) -> Vec<Line> {
     let mut found: Vec<Line> = Vec::new();
     for text in said.lines() {
-        let line = error(path, include, text).or_else(|| undefined(path, text));
+        let line = error(path, headers, text).or_else(|| undefined(path, text));
         if let Some(line) = line
             && !found.contains(&line)
         {
@@ -69,16 +83,12 @@ fn lines(path: &Path, include: &Path, said: &str) -> Vec<Line> {
 }
 
 /// `<stdin>:12:5: error: what`.
-fn error(path: &Path, include: &Path, text: &str) -> Option<Line> {
+fn error(path: &Path, headers: &Headers, text: &str) -> Option<Line> {
     let (place, message) = text.split_once(": error: ").or_else(|| text.split_once(": fatal error: "))?;
     let mut parts = place.rsplitn(3, ':');
     let (column, line) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let file = parts.next()?;
-    let file = match Path::new(file).strip_prefix(include) {
-        Ok(header) => Path::new("(longfat's headers)").join(header),
-        Err(_) if file == "<stdin>" => path.to_owned(),
-        Err(_) => file.into(),
-    };
+    let file = if file == "<stdin>" { path.to_owned() } else { headers.as_written(Path::new(file)) };
     Some(Line { file, line, column, message: explain(message) })
 }
 
@@ -100,14 +110,19 @@ fn explain(message: &str) -> String {
     }
 }
 
-/// `<stdin>:12: undefined reference to `name'`, as the linker says it.
+/// An undefined function, as a line of the file.
 fn undefined(path: &Path, text: &str) -> Option<Line> {
-    let (place, rest) =
-        text.split_once("undefined reference to ").or_else(|| text.split_once("undefined symbol: "))?;
-    let name = rest.trim_matches(|c: char| !c.is_alphanumeric() && c != '_');
+    let (place, name) = undefined_name(text)?;
     let after_stdin = place.rsplit_once("<stdin>:").map(|(_, after)| after);
     let line = after_stdin.and_then(|after| after.split(':').next()?.trim().parse().ok()).unwrap_or(0);
     let message =
         format!("{name} is not supported natively: it is a function of the kernel or of one of its modules");
     Some(Line { file: path.to_owned(), line, column: 0, message })
+}
+
+/// `<stdin>:12: undefined reference to `name'`, as the linker says it: place and name.
+fn undefined_name(text: &str) -> Option<(&str, &str)> {
+    let (place, rest) =
+        text.split_once("undefined reference to ").or_else(|| text.split_once("undefined symbol: "))?;
+    Some((place, rest.trim_matches(|c: char| !c.is_alphanumeric() && c != '_')))
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::library::{Inner, built_in};
+use super::library::{Inner, Table, built_in};
 use super::runtime::{Call, RawOperations, rust_name};
 use std::rc::Rc;
 use tcp::{AckSample, CaEvent, CaState, CongestionControl, Operation, RateSample, TcpSock};
@@ -13,6 +13,8 @@ use tcp::{AckSample, CaEvent, CaState, CongestionControl, Operation, RateSample,
 #[derive(Debug)]
 pub struct Controller {
     operations: RawOperations,
+    /// `cong_control` takes `(sk, rs)` as before Linux 6.10.
+    short_cong_control: bool,
     call: Box<Call>,
     library: Rc<Inner>,
     /// Libraries that the socket has been switched away from: its storage may be of their maps.
@@ -28,7 +30,8 @@ impl Drop for Controller {
 }
 
 impl Controller {
-    pub(super) fn new(library: Rc<Inner>, operations: RawOperations) -> Controller {
+    pub(super) fn new(library: Rc<Inner>, table: Table) -> Controller {
+        let Table { raw: operations, short_cong_control } = table;
         let call = Box::new(Call {
             now_ns: 0,
             random: 0,
@@ -39,7 +42,14 @@ impl Controller {
             ack_wanted: 0,
             ack_rcv_nxt: 0,
         });
-        Controller { operations, call, library, before: Vec::new(), name: rust_name(&operations.name) }
+        Controller {
+            operations,
+            short_cong_control,
+            call,
+            library,
+            before: Vec::new(),
+            name: rust_name(&operations.name),
+        }
     }
 
     /// Seeds the socket's random numbers (`bpf_get_prandom_u32`).
@@ -70,15 +80,28 @@ impl Controller {
         let name = self.call.congestion;
         let here = self.library.by_kernel_name(&name);
         let target = here.map(|o| (self.library.clone(), o)).or_else(|| built_in(&name, &self.library));
-        let Some((library, operations)) = target else { return };
+        let Some((library, table)) = target else { return };
         self.call.changing = 1;
         self.release(sk);
         self.before.push(std::mem::replace(&mut self.library, library));
-        self.operations = operations;
+        self.operations = table.raw;
+        self.short_cong_control = table.short_cong_control;
         self.name = rust_name(&name);
         sk.icsk_ca_priv = [0; 13];
         self.init(sk);
         self.call.changing = 0;
+    }
+}
+
+impl Controller {
+    /// `cong_control` of a file that was written for kernels before 6.10.
+    fn call_short_cong_control(&mut self, sk: &mut TcpSock, sample: &RateSample) {
+        type Short = unsafe extern "C" fn(*mut TcpSock, *const RateSample);
+        let Some(function) = self.operations.cong_control else { return };
+        self.enter(sk);
+        // SAFETY: a function with this signature, as was found when the object was built; the rest as for `call!`.
+        unsafe { std::mem::transmute::<_, Short>(function)(sk, sample) };
+        self.leave(sk);
     }
 }
 
@@ -112,7 +135,7 @@ impl CongestionControl for Controller {
             Operation::Ssthresh => o.ssthresh.is_some(),
             Operation::CongAvoid => o.cong_avoid.is_some(),
             Operation::SetState => o.set_state.is_some(),
-            Operation::CwndEvent => o.cwnd_event.is_some(),
+            Operation::CwndEvent => o.cwnd_event.is_some() || o.cwnd_event_tx_start.is_some(),
             Operation::InAckEvent => o.in_ack_event.is_some(),
             Operation::PktsAcked => o.pkts_acked.is_some(),
             Operation::MinTsoSegs => o.min_tso_segs.is_some(),
@@ -145,6 +168,11 @@ impl CongestionControl for Controller {
     }
 
     fn cwnd_event(&mut self, sk: &mut TcpSock, event: CaEvent) {
+        // As newer kernels do; older ones have no such member.
+        if event == CaEvent::TxStart && self.operations.cwnd_event_tx_start.is_some() {
+            call!(self, sk, cwnd_event_tx_start());
+            return;
+        }
         call!(self, sk, cwnd_event(event as u32));
     }
 
@@ -161,6 +189,9 @@ impl CongestionControl for Controller {
     }
 
     fn cong_control(&mut self, sk: &mut TcpSock, ack: u32, flag: i32, sample: &RateSample) {
+        if self.short_cong_control {
+            return self.call_short_cong_control(sk, sample);
+        }
         call!(self, sk, cong_control(ack, flag, sample));
     }
 

@@ -18,8 +18,12 @@ pub struct Inspection {
     pub maps: Vec<Map>,
     /// Variables of type `struct tcp_congestion_ops`, in the order of the file.
     pub operations: Vec<Operations>,
-    /// Functions by address.
+    /// Functions of the file by address.
     pub functions: BTreeMap<u64, Function>,
+    /// Functions that the file declares and calls.
+    pub declared: Vec<Function>,
+    /// The shim's own functions by name.
+    pub of_shim: BTreeMap<String, Function>,
     /// Address of the variable `longfat_runtime`.
     pub runtime: u64,
     /// Structures that are not as this program has them: line and what is wrong.
@@ -33,6 +37,9 @@ const SHARED: [(&str, usize); 4] = [
     ("rate_sample", size_of::<tcp::RateSample>()),
     ("ack_sample", size_of::<tcp::AckSample>()),
 ];
+
+/// The ends of the names of the shim's own compilation units.
+const SHIM_UNITS: [&str; 3] = ["native/runtime.c", "native/maps.c", "native/kernel_functions.c"];
 
 /// A map's definition.
 #[derive(Debug, Clone, Default)]
@@ -130,22 +137,23 @@ struct UnitReader<'a, 'd> {
 }
 
 impl<'a> UnitReader<'a, '_> {
-    /// Variables and functions of the unit's top level. Those of the shim's own units are told by their section or type,
-    /// except for `longfat_runtime`, which is wanted.
+    /// Variables and functions of the unit's top level. Of the shim's own units its functions are wanted, and
+    /// `longfat_runtime`.
     fn read(&self, found: &mut Inspection) -> gimli::Result<()> {
         let mut tree = self.unit.entries_tree(None)?;
-        let mut children = tree.root()?.children();
-        let mut of_shim = false;
+        let root = tree.root()?;
+        let name = self.name(root.entry())?;
+        let of_shim = SHIM_UNITS.iter().any(|unit| name.ends_with(unit));
+        let mut children = root.children();
         while let Some(child) = children.next()? {
             let entry = child.entry().clone();
             match entry.tag() {
                 gimli::DW_TAG_variable => {
-                    if self.name(&entry)? == "longfat_runtime" {
-                        of_shim = true;
+                    if !of_shim || self.name(&entry)? == "longfat_runtime" {
+                        self.variable(&entry, found)?;
                     }
-                    self.variable(&entry, found)?;
                 }
-                gimli::DW_TAG_subprogram if !of_shim => {
+                gimli::DW_TAG_subprogram => {
                     let mut parameters = Vec::new();
                     let mut inner = child.children();
                     while let Some(formal) = inner.next()? {
@@ -153,7 +161,7 @@ impl<'a> UnitReader<'a, '_> {
                             parameters.push(self.class(self.type_of(formal.entry())?)?);
                         }
                     }
-                    self.function(&entry, parameters, found)?;
+                    self.function(&entry, parameters, of_shim, found)?;
                 }
                 gimli::DW_TAG_structure_type => self.structure(&entry, found)?,
                 _ => {}
@@ -166,14 +174,21 @@ impl<'a> UnitReader<'a, '_> {
         &self,
         entry: &Entry<'a>,
         parameters: Vec<Class>,
+        of_shim: bool,
         found: &mut Inspection,
     ) -> gimli::Result<()> {
-        let Some(AttributeValue::Addr(address)) = entry.attr_value(gimli::DW_AT_low_pc) else {
-            return Ok(());
-        };
         let returns = self.class(self.type_of(entry)?)?;
         let function = Function { name: self.name(entry)?, line: self.line(entry)?, returns, parameters };
-        found.functions.insert(address, function);
+        match entry.attr_value(gimli::DW_AT_low_pc) {
+            Some(AttributeValue::Addr(_)) if of_shim => {
+                found.of_shim.insert(function.name.clone(), function);
+            }
+            Some(AttributeValue::Addr(address)) => {
+                found.functions.insert(address, function);
+            }
+            _ if !of_shim && entry.attr(gimli::DW_AT_declaration).is_some() => found.declared.push(function),
+            _ => {}
+        }
         Ok(())
     }
 

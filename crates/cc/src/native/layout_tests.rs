@@ -4,7 +4,7 @@
 
 use super::compile::compile;
 use super::image::Image;
-use super::runtime::{Call, RawOperations, Runtime};
+use super::runtime::{Call, Module, RawOperations, Runtime};
 use std::mem::offset_of;
 use std::path::Path;
 use tcp::{AckSample, CaState, Rack, RateSample, ReceiverRtt, RxOptions, TcpSock};
@@ -155,8 +155,9 @@ fn all() -> Vec<(&'static str, &'static str, usize)> {
     all.extend(places!("typeof(((struct tcp_sock *)0)->rcv_rtt_est)", ReceiverRtt: rtt_us seq time));
     all.extend(places!("struct lf_call", Call: now_ns random storage congestion changed changing ack_wanted ack_rcv_nxt));
     all.extend(places!("struct lf_runtime", Runtime: call jiffies jiffy_start_ns jiffy_ns known known_count));
+    all.extend(places!("struct lf_module", Module: operations runtime));
     all.extend(places!("struct tcp_congestion_ops", RawOperations:
-        ssthresh cong_avoid set_state cwnd_event in_ack_event pkts_acked min_tso_segs cong_control undo_cwnd sndbuf_expand
+        ssthresh cong_avoid set_state cwnd_event cwnd_event_tx_start in_ack_event pkts_acked min_tso_segs cong_control undo_cwnd sndbuf_expand
         get_info name key flags init release));
     all
 }

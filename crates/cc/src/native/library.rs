@@ -8,10 +8,10 @@
 
 use super::controller::Controller;
 use super::image::Image;
-use super::inspect::Map;
+use super::inspect::{Map, Operations};
 use super::object::incomplete;
-use super::runtime::{Call, RawOperations, Runtime, c_name, rust_name};
-use super::{LibraryError, SharedObject, build};
+use super::runtime::{Call, MODULES, Module, RawOperations, Runtime, c_name, rust_name};
+use super::{LibraryError, SharedObject, build, signatures};
 use crate::{Algorithm, Source, Values, encode};
 use std::ffi::c_void;
 use std::rc::Rc;
@@ -30,11 +30,21 @@ pub(super) struct Inner {
     _maps: Maps,
     pub(super) runtime: *mut Runtime,
     pub(super) free_storage: unsafe extern "C" fn(*mut Call),
-    operations: Vec<(String, RawOperations)>,
+    operations: Vec<(String, Table)>,
     main: usize,
     hz: *mut libc::c_ulong,
+    /// What the kernel's functions for its own congestion controls call, where the file uses such.
+    modules: Vec<Library>,
     _known: Box<[[u8; 16]]>,
     _image: Image,
+}
+
+/// The operations of one congestion control, and how they are called.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Table {
+    pub(super) raw: RawOperations,
+    /// `cong_control` takes `(sk, rs)` as before Linux 6.10.
+    pub(super) short_cong_control: bool,
 }
 
 /// The maps that the copy's definitions point to.
@@ -95,19 +105,19 @@ impl Library {
             }
             maps.definitions.push(at(*address));
         }
-        let operations: Vec<(String, RawOperations)> = found
-            .operations
-            .iter()
+        let table = |o: &Operations| Table {
             // SAFETY: a variable of this type is at this address of the copy; its signatures were checked.
-            .map(|o| (o.name.clone(), unsafe { at(o.address).cast::<RawOperations>().read() }))
-            .collect();
-        let is_named = |(name, o): &(String, RawOperations)| {
-            name == object.name() || rust_name(&o.name) == object.name()
+            raw: unsafe { at(o.address).cast::<RawOperations>().read() },
+            short_cong_control: signatures::has_short_cong_control(found, o),
         };
+        let operations: Vec<(String, Table)> =
+            found.operations.iter().map(|o| (o.name.clone(), table(o))).collect();
+        let is_named =
+            |(name, o): &(String, Table)| name == object.name() || rust_name(&o.raw.name) == object.name();
         let complete = || found.operations.iter().position(|o| incomplete(o).is_none());
         let main = operations.iter().rposition(is_named).or_else(complete).unwrap_or(0);
 
-        let names = operations.iter().map(|(_, o)| o.name);
+        let names = operations.iter().map(|(_, o)| o.raw.name);
         let known: Box<[[u8; 16]]> = names.chain(Algorithm::all().iter().map(|a| c_name(a.name))).collect();
         // SAFETY: the copy's variable, of the type that runtime.h gives it; nobody else knows the copy yet.
         unsafe {
@@ -115,8 +125,21 @@ impl Library {
             (*runtime).known_count = known.len() as u64;
         }
         let hz = symbol(c"CONFIG_HZ")?.cast::<libc::c_ulong>();
-        let inner =
-            Inner { _maps: maps, runtime, free_storage, operations, main, hz, _known: known, _image: image };
+        let modules = match image.symbol(c"longfat_modules") {
+            Ok(table) => open_modules(table.cast())?,
+            Err(_) => Vec::new(),
+        };
+        let inner = Inner {
+            _maps: maps,
+            runtime,
+            free_storage,
+            operations,
+            main,
+            hz,
+            modules,
+            _known: known,
+            _image: image,
+        };
         Ok(Library { inner: Rc::new(inner) })
     }
 
@@ -127,6 +150,9 @@ impl Library {
             (*self.inner.runtime).jiffy_ns = 1_000_000_000 / u64::from(hz.max(1));
             (*self.inner.runtime).jiffy_start_ns = u64::MAX;
             *self.inner.hz = libc::c_ulong::from(hz);
+        }
+        for module in &self.inner.modules {
+            module.clone().set_hz(hz);
         }
     }
 
@@ -158,17 +184,34 @@ impl Inner {
     /// The operations with this variable name or `.name`.
     fn position(&self, name: &str) -> Option<usize> {
         let by_variable = self.operations.iter().position(|(variable, _)| variable == name);
-        by_variable.or_else(|| self.operations.iter().position(|(_, o)| rust_name(&o.name) == name))
+        by_variable.or_else(|| self.operations.iter().position(|(_, o)| rust_name(&o.raw.name) == name))
     }
 
     /// The operations with this `.name`.
-    pub(super) fn by_kernel_name(&self, name: &[u8; 16]) -> Option<RawOperations> {
-        self.operations.iter().find(|(_, o)| o.name == *name).map(|(_, o)| *o)
+    pub(super) fn by_kernel_name(&self, name: &[u8; 16]) -> Option<Table> {
+        self.operations.iter().find(|(_, o)| o.raw.name == *name).map(|(_, o)| *o)
     }
 }
 
+/// Copies of the program's algorithms that stand for the kernel's, entered into the table at `table`.
+fn open_modules(table: *mut Module) -> Result<Vec<Library>, LibraryError> {
+    let mut opened = Vec::new();
+    for (i, name) in MODULES.into_iter().enumerate() {
+        let missing = || LibraryError::NoSuchOperations { wanted: name.into(), names: MODULES.join(", ") };
+        let library = Library::open(&Source::built_in(name).ok_or_else(missing)?, &Values::new())?;
+        let inner = &library.inner;
+        let module =
+            Module { operations: &raw const inner.operations[inner.main].1.raw, runtime: inner.runtime };
+        // SAFETY: the array of a copy that nobody else knows yet, of MODULES.len() elements. What the entry points to
+        // belongs to the library, which is kept as long as the copy.
+        unsafe { table.add(i).write(module) };
+        opened.push(library);
+    }
+    Ok(opened)
+}
+
 /// The built-in algorithm of that name, with its defaults.
-pub(super) fn built_in(name: &[u8; 16], like: &Inner) -> Option<(Rc<Inner>, RawOperations)> {
+pub(super) fn built_in(name: &[u8; 16], like: &Inner) -> Option<(Rc<Inner>, Table)> {
     let source = Source::built_in(&rust_name(name))?;
     let mut library = Library::open(&source, &Values::new()).ok()?;
     // SAFETY: the copy's variable; no call is under way.

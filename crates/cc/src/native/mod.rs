@@ -14,7 +14,6 @@ mod layout_tests;
 mod library;
 mod object;
 mod runtime;
-pub(crate) mod shim;
 mod signatures;
 #[cfg(all(test, not(target_feature = "crt-static")))]
 mod static_image;

@@ -30,6 +30,17 @@ pub struct Runtime {
     pub known_count: u64,
 }
 
+/// `struct lf_module`: a congestion control of the program behind functions of the kernel's own.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Module {
+    pub operations: *const RawOperations,
+    pub runtime: *mut Runtime,
+}
+
+/// The algorithms of `longfat_modules` in native/kernel_functions.c, in its order.
+pub const MODULES: [&str; 3] = ["cubic", "bbr", "dctcp"];
+
 /// `struct tcp_congestion_ops` of `shim/vmlinux.h`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -38,6 +49,7 @@ pub struct RawOperations {
     pub cong_avoid: Option<unsafe extern "C" fn(*mut TcpSock, u32, u32)>,
     pub set_state: Option<unsafe extern "C" fn(*mut TcpSock, u8)>,
     pub cwnd_event: Option<unsafe extern "C" fn(*mut TcpSock, u32)>,
+    pub cwnd_event_tx_start: Option<unsafe extern "C" fn(*mut TcpSock)>,
     pub in_ack_event: Option<unsafe extern "C" fn(*mut TcpSock, u32)>,
     pub pkts_acked: Option<unsafe extern "C" fn(*mut TcpSock, *const AckSample)>,
     pub min_tso_segs: Option<unsafe extern "C" fn(*mut TcpSock) -> u32>,
@@ -73,9 +85,12 @@ pub fn offset(operation: Operation) -> u64 {
 /// Where the member that no congestion control may set is.
 pub const GET_INFO_OFFSET: u64 = std::mem::offset_of!(RawOperations, get_info) as u64;
 
+/// Where the member is that newer kernels call instead of `cwnd_event` when sending begins.
+pub const TX_START_OFFSET: u64 = std::mem::offset_of!(RawOperations, cwnd_event_tx_start) as u64;
+
 /// Where members that point to functions are.
 pub fn pointer_offsets() -> impl Iterator<Item = u64> {
-    Operation::ALL.into_iter().map(offset).chain([GET_INFO_OFFSET])
+    Operation::ALL.into_iter().map(offset).chain([TX_START_OFFSET, GET_INFO_OFFSET])
 }
 
 /// A name as C holds it: at most 15 bytes, then zeros.

@@ -3,7 +3,7 @@
 //! Members are usually set with a cast to `void *`, so the compiler does not see an old signature; natively such a call
 //! would read garbage as a pointer.
 
-use super::inspect::{Class, Function, Inspection};
+use super::inspect::{Class, Function, Inspection, Operations};
 use super::runtime;
 use tcp::Operation;
 
@@ -11,28 +11,60 @@ use tcp::Operation;
 pub fn check(found: &Inspection) -> Vec<(u32, String)> {
     let mut wrong = Vec::new();
     for operations in &found.operations {
-        for operation in Operation::ALL {
-            let Some(address) = operations.members.get(&runtime::offset(operation)) else { continue };
+        let mut compare = |offset: u64, member: &str, call: &Call| {
+            let Some(address) = operations.members.get(&offset) else { return };
             // A function that is the shim's own is as it should be.
-            let Some(function) = found.functions.get(address) else { continue };
-            if let Some(why) = mismatch(operation, function) {
-                let text =
-                    format!("{}, used as {} of {}, {why}", function.name, operation.name(), operations.name);
+            let Some(function) = found.functions.get(address) else { return };
+            if let Some(why) = mismatch(call, function) {
+                let text = format!("{}, used as {member} of {}, {why}", function.name, operations.name);
                 wrong.push((function.line, text));
             }
+        };
+        for operation in Operation::ALL {
+            // Called with what it takes.
+            if operation == Operation::CongControl && has_short_cong_control(found, operations) {
+                continue;
+            }
+            compare(runtime::offset(operation), operation.name(), &expected(operation));
         }
+        compare(runtime::TX_START_OFFSET, "cwnd_event_tx_start", &expected(Operation::Init));
         if operations.members.contains_key(&runtime::GET_INFO_OFFSET) {
-            let text = format!("get_info of {} is set: the kernel takes none from eBPF", operations.name);
+            let text = format!(
+                "get_info of {} is set: the kernel takes none from eBPF; leave it out, `ss -i` then shows nothing of it",
+                operations.name
+            );
             wrong.push((operations.line, text));
         }
     }
+    wrong.extend(found.declared.iter().filter_map(|declared| {
+        let defined = found.of_shim.get(&declared.name)?;
+        let same = defined.parameters.len() == declared.parameters.len()
+            && declared.parameters.iter().zip(&defined.parameters).all(|(has, gets)| fits(has, gets));
+        let text = format!(
+            "{} is declared with other arguments than the kernel's function has since Linux 6.10",
+            declared.name
+        );
+        (!same).then_some((declared.line, text))
+    }));
     wrong.sort();
     wrong.dedup();
     wrong
 }
 
+/// Whether cong_control is of the form that it had before Linux 6.10: `(struct sock *sk, const struct rate_sample *rs)`.
+pub fn has_short_cong_control(found: &Inspection, operations: &Operations) -> bool {
+    let address = operations.members.get(&runtime::offset(Operation::CongControl));
+    let function = address.and_then(|address| found.functions.get(address));
+    function.is_some_and(|f| {
+        matches!(&f.parameters[..], [sk, Class::Pointer(rs)] if rs == "rate_sample" && fits(sk, &Class::Pointer("sock".into())))
+    })
+}
+
+/// What an operation returns, and its arguments as text and by type.
+type Call = (Class, &'static str, Vec<Class>);
+
 /// How the kernel calls an operation: what it returns and the names and types of its arguments.
-fn expected(operation: Operation) -> (Class, &'static str, Vec<Class>) {
+fn expected(operation: Operation) -> Call {
     let int = || Class::Integer(4);
     let sk = || Class::Pointer("sock".into());
     let pointer = |name: &str| Class::Pointer(name.into());
@@ -62,26 +94,16 @@ fn expected(operation: Operation) -> (Class, &'static str, Vec<Class>) {
     }
 }
 
-fn mismatch(operation: Operation, function: &Function) -> Option<String> {
-    let (returns, called, arguments) = expected(operation);
-    let hint = match operation {
-        Operation::CongControl => {
-            "; before Linux 6.10 it was (struct sock *sk, const struct rate_sample *rs)"
-        }
-        _ => "",
-    };
-    if returns != Class::Void && !matches!(function.returns, Class::Integer(_)) {
+fn mismatch((returns, called, arguments): &Call, function: &Function) -> Option<String> {
+    if *returns != Class::Void && !matches!(function.returns, Class::Integer(_)) {
         return Some("returns no number".into());
     }
     if function.parameters.len() > arguments.len() {
-        return Some(format!(
-            "takes {} arguments; it is called with {called}{hint}",
-            function.parameters.len()
-        ));
+        return Some(format!("takes {} arguments; it is called with {called}", function.parameters.len()));
     }
     // Fewer arguments are fine, as in eBPF: the rest are not read.
-    let wrong = function.parameters.iter().zip(&arguments).position(|(has, gets)| !fits(has, gets))?;
-    Some(format!("takes another type as its argument {}; it is called with {called}{hint}", wrong + 1))
+    let wrong = function.parameters.iter().zip(arguments).position(|(has, gets)| !fits(has, gets))?;
+    Some(format!("takes another type as its argument {}; it is called with {called}", wrong + 1))
 }
 
 /// Whether a function that takes `has` may be given `gets`.

@@ -30,6 +30,8 @@
  * Before Linux 6.10 cong_control was (struct sock *sk, const struct rate_sample *rs); no other operation is like that. Such
  * a program gets the sample from where this machine's kernel has it: between the two it has put ack and flag.
  */
+struct sock;
+struct rate_sample;
 #ifndef __LONGFAT_RATE_SAMPLE_AT
 #define __LONGFAT_RATE_SAMPLE_AT 3
 #endif

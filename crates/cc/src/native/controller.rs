@@ -96,11 +96,12 @@ impl Controller {
 impl Controller {
     /// `cong_control` of a file that was written for kernels before 6.10.
     fn call_short_cong_control(&mut self, sk: &mut TcpSock, sample: &RateSample) {
+        type Full = unsafe extern "C" fn(*mut TcpSock, u32, i32, *const RateSample);
         type Short = unsafe extern "C" fn(*mut TcpSock, *const RateSample);
         let Some(function) = self.operations.cong_control else { return };
         self.enter(sk);
         // SAFETY: a function with this signature, as was found when the object was built; the rest as for `call!`.
-        unsafe { std::mem::transmute::<_, Short>(function)(sk, sample) };
+        unsafe { std::mem::transmute::<Full, Short>(function)(sk, sample) };
         self.leave(sk);
     }
 }

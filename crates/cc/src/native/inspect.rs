@@ -148,10 +148,8 @@ impl<'a> UnitReader<'a, '_> {
         while let Some(child) = children.next()? {
             let entry = child.entry().clone();
             match entry.tag() {
-                gimli::DW_TAG_variable => {
-                    if !of_shim || self.name(&entry)? == "longfat_runtime" {
-                        self.variable(&entry, found)?;
-                    }
+                gimli::DW_TAG_variable if !of_shim || self.name(&entry)? == "longfat_runtime" => {
+                    self.variable(&entry, found)?;
                 }
                 gimli::DW_TAG_subprogram => {
                     let mut parameters = Vec::new();

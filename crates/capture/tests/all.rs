@@ -3,3 +3,4 @@
 mod common;
 mod connections;
 mod files;
+mod fuzz_corpus;

@@ -136,7 +136,9 @@ fn diagnose(args: &DiagnoseArgs, tests: &mut Tests) -> anyhow::Result<Diagnosis>
     });
     let mut capacity = None;
     let headers = if address.is_ipv4() { DATAGRAM_HEADERS.0 } else { DATAGRAM_HEADERS.1 };
-    let payload = mtu.passes.unwrap_or(MTU).min(device_mtu) - headers;
+    // Echoes larger than what a router said fits pass in fragments; datagrams are never fragmented.
+    let route = perf::probe::route_mtu(address).unwrap_or(device_mtu);
+    let payload = mtu.passes.unwrap_or(MTU).min(device_mtu).min(route).saturating_sub(headers);
     if !args.no_datagrams {
         tell(&format!("what the path carries: bursts of datagrams, up to {max_rate}"));
         capacity = path_capacity::find(tests, rtt, payload, max_rate)?;
@@ -244,7 +246,7 @@ fn tune(args: &DiagnoseArgs, found: &Diagnosis, tests: &mut Tests) -> anyhow::Re
     if advice.changes().next().is_none() {
         return Ok(None);
     }
-    let wanted = Wanted::of(&advice, &tune_command::purpose(&goal));
+    let wanted = Wanted::of(&advice, &goal, &tune_command::purpose(&goal));
     let journal = tune_command::set(&Roots::to_apply(args.live)?, &wanted)?;
     tell(&format!("tuned; TCP again, for {} s", args.time.as_secs_f64()));
     let done = tcp(args, tests, seen.capacity.as_ref())?;

@@ -14,7 +14,7 @@ use perf::{
     probe::{Session, SessionOptions},
     stamp::{self, Key, SenderOptions},
 };
-use probe::{Available, Buffer, Capacity, Chirps, Load, Method, Validity};
+use probe::{Available, Buffer, Capacity, Chirps, Load, Method, MtuAnswer, Validity};
 use serde::Serialize;
 use serde_json::json;
 use units::{BitRate, Time};
@@ -92,7 +92,7 @@ pub struct PeerArgs {
     /// The most that is sent, averaged over any second; single trains are faster than the path, as they must be
     #[arg(long, value_name = "RATE", value_parser = iperf_values::rate, default_value = "100M")]
     max_rate: BitRate,
-    /// Bytes of the largest packet, IP header included; what the route takes where it is not given
+    /// Bytes of the largest packet, IP header included; the path MTU, which is found first, where that is smaller or this is not given
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..=9000))]
     mtu: Option<u32>,
     /// Use IPv4 only
@@ -265,6 +265,7 @@ struct Measured<A> {
     kind: &'static str,
     host: String,
     answer: A,
+    path_mtu: MtuAnswer,
     load: Load,
     max_rate: BitRate,
 }
@@ -284,6 +285,7 @@ fn measure<M: Method>(
         patience: args.patience,
     };
     let failed = |error| failed(&args.host, error);
+    output::note("longfat: the path's MTU");
     let mut session = Session::open(&options, &stop).map_err(failed)?;
     let limits = session.limits();
     if !allows_trains(limits) {
@@ -297,7 +299,9 @@ fn measure<M: Method>(
     let answer = session
         .run(&mut method, &stop, &mut |doing| output::note(&format!("longfat: {doing}")))
         .map_err(failed)?;
-    Ok(Measured { kind, host: args.host.clone(), answer, load: session.load(), max_rate: args.max_rate })
+    let path_mtu = session.path_mtu().clone();
+    let load = session.load();
+    Ok(Measured { kind, host: args.host.clone(), answer, path_mtu, load, max_rate: args.max_rate })
 }
 
 /// A second's limit has room for the shortest trains.
@@ -313,12 +317,14 @@ impl<A: Serialize> Measured<A> {
                 "kind": self.kind,
                 "host": self.host,
                 "answer": self.answer,
+                "path_mtu": self.path_mtu,
                 "load": self.load,
                 "max_rate_bps": self.max_rate.0,
             }));
         }
         output::text(&format!(
-            "{sentences}\n{}\n{}",
+            "{sentences}{}\n{}\n{}",
+            probe_text::path_mtu(&self.path_mtu),
             probe_text::validity(validity),
             probe_text::load(&self.load, self.max_rate)
         ))

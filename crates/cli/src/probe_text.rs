@@ -96,15 +96,15 @@ pub fn buffer_plot(answer: &BufferAnswer, host: &str) -> String {
 
 pub fn hops(answer: &HopsAnswer) -> String {
     let heading =
-        format!("{:>3}  {:<24} {:>10} {:>14} {:>10}", "HOP", "ADDRESS", "RTT", "LINK BEFORE IT", "TRAIN");
+        format!("{:>3}  {:<24} {:>10} {:<36} {:>10}", "HOP", "ADDRESS", "RTT", "LINK BEFORE IT", "TRAIN");
     let mut lines = vec![heading];
     for hop in &answer.hops {
         lines.push(format!(
-            "{:>3}  {:<24} {:>10} {:>14} {:>10}",
+            "{:>3}  {:<24} {:>10} {:<36} {:>10}",
             hop.hop,
             hop.address.map_or("*".into(), |address| address.to_string()),
             hop.rtt_ms.map_or("-".into(), ms),
-            hop.link_bps.map_or("-".into(), |link| rate(link.value)),
+            hop.link_bps.map_or("-".into(), |link| hop_rate(link, hop.assumes_equal_directions)),
             hop.train_us.map_or("-".into(), |us| seconds(us / 1e6))
         ));
     }
@@ -122,6 +122,19 @@ pub fn mtu(answer: &MtuAnswer) -> String {
         false => "",
     };
     format!("The path takes packets of {mtu} bytes of IP and no larger ones.{hole}")
+}
+
+/// What a session's packets were limited to; nothing where the path takes all.
+pub fn path_mtu(answer: &MtuAnswer) -> String {
+    match answer.mtu_bytes {
+        Some(mtu) if answer.black_hole => format!(
+            "\nPath MTU: {mtu} bytes of IP. Larger packets are lost and no router reports it: a black hole."
+        ),
+        Some(mtu) if !answer.told_bytes.is_empty() => {
+            format!("\nPath MTU: {mtu} bytes of IP, less than this host's link takes.")
+        }
+        _ => String::new(),
+    }
 }
 
 pub fn delay(answer: &DelayAnswer) -> String {
@@ -158,6 +171,15 @@ pub fn delay(answer: &DelayAnswer) -> String {
         );
     }
     text
+}
+
+/// A link's rate and interval; ~ where it holds for a link as fast in both directions.
+fn hop_rate(link: Interval, assumed: bool) -> String {
+    let mark = if assumed { "~" } else { "" };
+    match link.high.is_finite() {
+        true => format!("{mark}{} ({})", rate(link.value), range(link)),
+        false => format!("{mark}{} (at least {})", rate(link.value), rate(link.low)),
+    }
 }
 
 fn ms(ms: f64) -> String {

@@ -83,7 +83,7 @@ pub fn run(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
     let goal = goal(args, &facts)?;
     let Some(goal) = goal else {
         return match (args.check, args.plan || args.apply || args.export.is_some()) {
-            (true, _) => check_applied(&Roots::applied()?, json),
+            (true, _) => check_applied(&Roots::applied()?, &facts, json),
             (_, true) => Err(Exit::BadInput("say for which path: --rate and --rtt, or --host".into()).into()),
             _ if json => output::json(
                 &json!({ "schema": SCHEMA, "host": facts, "applied": Journal::read(&Roots::applied()?)? }),
@@ -93,7 +93,7 @@ pub fn run(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
     };
     let advice = advise(&facts, &goal)?;
     let purpose = purpose(&goal);
-    let wanted = Wanted::of(&advice, &purpose);
+    let wanted = Wanted::of(&advice, &goal, &purpose);
     let wanted = if args.device.is_some() { wanted.with_devices(&advice) } else { wanted };
     if args.check {
         return check_advised(&advice, &purpose, json);
@@ -208,8 +208,8 @@ fn revert(roots: &Roots, json: bool) -> anyhow::Result<()> {
 }
 
 /// Against what was applied.
-fn check_applied(roots: &Roots, json: bool) -> anyhow::Result<()> {
-    let Some(differences) = tune::check(roots).map_err(failure)? else {
+fn check_applied(roots: &Roots, facts: &HostFacts, json: bool) -> anyhow::Result<()> {
+    let Some(differences) = tune::check(roots, facts).map_err(failure)? else {
         return Err(Exit::BadInput(
             "nothing was applied here; give --rate and --rtt to check against advice".into(),
         )

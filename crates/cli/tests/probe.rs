@@ -79,9 +79,71 @@ fn hops_mtu_and_delay_of_a_chain_of_routers() {
     let least = delay["answer"]["rtt_ms"][0].as_f64().unwrap();
     // 15 ms each way, and the transmission of small packets.
     assert!((29.9..60.0).contains(&least), "{delay:#}");
+    let large = lab.exec("near", &[common::binary(), "probe", "delay", "10.0.2.2", "-c", "3", "-l", "1400"]);
+    assert_eq!(large.code, 1, "{large:?}");
+    assert!(large.stderr.contains("1428 bytes of IP unfragmented") && large.stderr.contains("takes 1400"), "{large:?}");
+    let fits = probe(&lab, "near", &["delay", "fd00:2::2", "-c", "3", "-i", "10ms", "-l", "1352"]);
+    assert_eq!(fits["answer"]["lost"], 0, "{fits:#}");
     let nobody = lab.exec("near", &[common::binary(), "probe", "delay", "10.0.2.2", "-p", "9", "-c", "3"]);
     assert_eq!(nobody.code, 1, "{nobody:?}");
     assert!(nobody.stderr.contains("serve --stamp"), "{nobody:?}");
+}
+
+/// Whether an interval of a document holds a value; an end that is null is without a bound.
+fn holds(interval: &Value, truth: f64) -> bool {
+    interval["low"].as_f64().is_some_and(|low| low <= truth)
+        && interval["high"].as_f64().is_none_or(|high| high >= truth)
+}
+
+/// Repeats a measurement that this machine disturbed; `wrong` says what of it is not so.
+fn measured(measure: impl Fn() -> Value, wrong: impl Fn(&Value) -> Option<String>) {
+    let mut last = None;
+    for _ in 0..3 {
+        let document = measure();
+        match wrong(&document) {
+            None => return,
+            Some(what) => last = Some(format!("{what}: {document:#}")),
+        }
+    }
+    testing::skip(testing::Missing::QuietMachine, last.unwrap_or_default());
+}
+
+/// Links of 200 and 100 Mb/s, the second with an MTU of 1400.
+#[test]
+fn packets_are_of_the_path_mtu_and_intervals_hold_the_truth() {
+    let _turn = one_lab_at_a_time();
+    let place = Place::new("");
+    let chain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/gallery/chain.toml");
+    let lab = Lab::of(&place, &chain, &[]);
+    let _server = serve(&lab, "far", &[]);
+    for host in ["10.0.2.2", "fd00:2::2"] {
+        measured(
+            || probe(&lab, "near", &["capacity", host, "--max-rate", "100M"]),
+            |document| {
+                assert_eq!(document["path_mtu"]["mtu_bytes"], 1400, "{document:#}");
+                assert_eq!(document["answer"]["packet_bytes"], 1400, "{document:#}");
+                let is_wrong = document["answer"]["validity"]["valid"] == true
+                    && !holds(&document["answer"]["capacity_bps"], 100e6 * 1400.0 / 1414.0);
+                is_wrong.then(|| format!("the interval over {host} excludes 99.01 Mb/s"))
+            },
+        );
+    }
+    measured(
+        || probe(&lab, "near", &["hops", "fd00:2::2"]),
+        |document| {
+            let answer = &document["answer"];
+            assert_eq!(answer["packet_bytes"], 1400, "{document:#}");
+            // The emulated routers quote as much as 1280 bytes hold (RFC 4443).
+            assert_eq!(answer["hops"][1]["reply_bytes"][1], 1280, "{document:#}");
+            let rates = [1e9, 200e6, 100e6, 1e9];
+            for (hop, rate) in answer["hops"].as_array().unwrap().iter().zip(rates) {
+                if !hop["link_bps"].is_null() && !holds(&hop["link_bps"], rate) {
+                    return Some(format!("hop {} excludes {rate}", hop["hop"]));
+                }
+            }
+            None
+        },
+    );
 }
 
 #[test]

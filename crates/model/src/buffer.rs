@@ -60,7 +60,7 @@ pub fn receive_buffer_window(buffer: Buffer, kernel: KernelVersion, mss: u32, rt
 pub struct BufferAdvice {
     /// Twice the BDP, in whole MiB.
     pub usual: Bytes,
-    /// Four times that, for BBR on a path with losses.
+    /// Exactly four times `usual`, for BBR on a path with losses.
     pub bbr_with_loss: Bytes,
 }
 
@@ -69,7 +69,8 @@ pub struct BufferAdvice {
 /// Twice, because older kernels offer half of a buffer as window, because the sender keeps as little as two
 /// thirds in flight, and because data piles up behind a lost segment for a round trip (L8-hol).
 pub fn buffer_advice(bdp: f64) -> BufferAdvice {
-    BufferAdvice { usual: round_up_mib(2.0 * bdp), bbr_with_loss: round_up_mib(8.0 * bdp) }
+    let usual = round_up_mib(2.0 * bdp);
+    BufferAdvice { usual, bbr_with_loss: Bytes(usual.0.saturating_mul(4)) }
 }
 
 /// The next whole MiB.
@@ -84,10 +85,10 @@ mod tests {
 
     #[test]
     fn lab_8s_advice() {
-        // 10 Gb/s x 50 ms: 62.5 MB, 60 MiB rounded; 120 and 480 MB in the example.
+        // 10 Gb/s x 50 ms: 62.5 MB, 60 MiB rounded; 120 and 480 MiB in the example.
         let advice = buffer_advice(62_500_000.0);
         assert_eq!(advice.usual, Bytes(120 << 20));
-        assert_eq!(advice.bbr_with_loss, Bytes(477 << 20));
+        assert_eq!(advice.bbr_with_loss, Bytes(480 << 20));
     }
 
     #[test]

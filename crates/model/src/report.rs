@@ -125,8 +125,8 @@ fn buffers(inputs: &Inputs) -> Group {
     let share = share(inputs);
     let learnt = if inputs.kernel >= LEARNT_WINDOW_SHARE {
         format!(
-            "from 6.6 on the kernel learns the share from the packets; about {:.0} % of this MTU's on this path, 60 to 85 % elsewhere",
-            share * 100.0
+            "from 6.6 on the kernel learns the share from the packets; about {} of this MTU's on this path, 60 to 85 % elsewhere",
+            percent(share)
         )
     } else {
         "up to 6.5 the kernel offers half of a receive buffer as window (tcp_adv_win_scale = 1)".into()
@@ -137,11 +137,11 @@ fn buffers(inputs: &Inputs) -> Group {
         title: format!("Socket buffers, for Linux {}.{}", inputs.kernel.major, inputs.kernel.minor),
         figures: vec![
             bytes("buffer_bytes", "buffer to set", advice.usual.as_f64(),
-                "third value of net.ipv4.tcp_rmem and tcp_wmem on both hosts: twice the product, because only a part of a buffer becomes window, \
+                "third value of net.ipv4.tcp_rmem and tcp_wmem on both hosts: twice the product, rounded up to whole MiB, because only a part of a buffer becomes window, \
                  the sender keeps as little as two thirds in flight, and data piles up for a round trip behind a lost segment"),
             bytes("buffer_bbr_loss_bytes", "the same for BBR with losses", advice.bbr_with_loss.as_f64(),
                 "four times that: BBR goes on sending through moderate to high loss, and several round trips pile up"),
-            plain("window_share", "window of a buffer", round(share, 4), format!("{:.0} %", share * 100.0), learnt),
+            plain("window_share", "window of a buffer", share, percent(share), learnt),
             plain("window_scale", "window scale needed", scale.map_or(f64::NAN, f64::from), scale_text, format!(
                 "the header's 16 bits times 2^scale must reach the product; at most 2^14, {} B", group_digits(MAX_WINDOW.0))),
             bytes("largest_window_bytes", "largest window there is", MAX_WINDOW.as_f64(),
@@ -388,7 +388,8 @@ fn segment(inputs: &Inputs) -> u32 {
 }
 
 fn share(inputs: &Inputs) -> f64 {
-    window_share(inputs.kernel, segment(inputs), inputs.rtt)
+    // As it is printed, so that products of it can be computed from what is printed.
+    round(window_share(inputs.kernel, segment(inputs), inputs.rtt), 4)
 }
 
 fn plain(key: &'static str, name: &'static str, value: f64, text: String, sentence: String) -> Figure {
@@ -396,10 +397,11 @@ fn plain(key: &'static str, name: &'static str, value: f64, text: String, senten
 }
 
 fn bytes(key: &'static str, name: &'static str, value: f64, sentence: &str) -> Figure {
-    let whole = Bytes(value as u64);
+    // A whole number of bytes that rounding of floating point left just below it is that number.
+    let whole = Bytes((value * (1.0 + 4.0 * f64::EPSILON)) as u64);
     let mib = value / 1_048_576.0;
     let text = format!("{} B ({mib:.1} MiB)", group_digits(whole.0));
-    plain(key, name, value.floor(), text, sentence.into())
+    plain(key, name, whole.as_f64(), text, sentence.into())
 }
 
 fn rate(key: &'static str, name: &'static str, bps: f64, sentence: &str) -> Figure {
@@ -465,6 +467,56 @@ mod tests {
 
     fn figure(inputs: &Inputs, key: &str) -> f64 {
         report(inputs).iter().flat_map(|g| &g.figures).find(|f| f.key == key).unwrap().value
+    }
+
+    /// Where a sentence makes one figure of others, it is so for the figures as they are printed.
+    #[test]
+    fn figures_follow_from_those_that_their_sentences_name() {
+        let number = |text: &str| -> f64 {
+            text.split_whitespace().next().unwrap().replace(',', "").parse().unwrap()
+        };
+        for rate in [1_000_000, 9_999_999, 100_000_000, 622_080_000, 10_000_000_000, 99_000_000_001] {
+            for (rtt_us, kernel) in [(150, (6, 1)), (7_300, (6, 6)), (50_000, (6, 12)), (299_999, (6, 18))] {
+                let inputs = Inputs {
+                    rtt: Time(rtt_us * 1000),
+                    kernel: KernelVersion::new(kernel.0, kernel.1),
+                    ..inputs(rate, 1)
+                };
+                let groups = report(&inputs);
+                let printed = |key: &str| {
+                    let figure = groups.iter().flat_map(|g| &g.figures).find(|f| f.key == key).unwrap();
+                    (number(&figure.text), figure.value)
+                };
+                let bdp = printed("bdp_bytes").0;
+                // "rate x RTT"
+                assert_eq!(bdp, (rate as f64 * rtt_us as f64 / 8e6).floor(), "{rate} {rtt_us}");
+                // "twice the product, rounded up to whole MiB"
+                let buffer = printed("buffer_bytes").0;
+                assert_eq!(buffer % 1_048_576.0, 0.0);
+                assert!((0.0..=1_048_577.0).contains(&(buffer - 2.0 * bdp)), "{buffer} {bdp}");
+                // "four times that"
+                assert_eq!(printed("buffer_bbr_loss_bytes").0, 4.0 * buffer, "{rate} {rtt_us}");
+                // "one product"
+                assert_eq!(printed("queue_full_use_reno_bytes").0, bdp, "{rate} {rtt_us}");
+                // "the product in segments"
+                let segments = bdp / printed("mss_bytes").0;
+                assert!((segments..segments + 1.001).contains(&printed("bdp_segs").0), "{segments}");
+                // "the part of it that becomes window"
+                let window = (16 << 20) as f64 * printed("window_share").0 / 100.0;
+                assert!((window - printed("buffer_window_bytes").0).abs() <= 1.0, "{window}");
+                // "that window / RTT, at most the rate"
+                let throughput = (window * 8e6 / rtt_us as f64).min(rate as f64);
+                let shown = printed("buffer_throughput_bps").1;
+                assert!((throughput / shown - 1.0).abs() < 1e-4, "{throughput} {shown}");
+                // "twice as long"
+                let reno = printed("reno_recovery_s").1;
+                let delayed = printed("reno_delayed_ack_recovery_s").1;
+                assert!((delayed - 2.0 * reno).abs() <= 2e-6, "{reno} {delayed}");
+                // "window / product"
+                let share = printed("utilization").1;
+                assert!((share - ((1 << 20) as f64 / bdp).min(1.0)).abs() <= 1e-4, "{share}");
+            }
+        }
     }
 
     /// L8-bdp, L8-util, L8-linux2, L8-wscale, L8-hol.

@@ -49,11 +49,11 @@ pub(crate) fn tell_origins(socket: &Socket) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1i32).or(v4)
 }
 
-/// Asks for the errors of datagrams that were sent.
-pub(crate) fn tell_errors(socket: &Socket, v4: bool) -> io::Result<()> {
+/// Asks for the errors of datagrams that were sent, or no more.
+pub(crate) fn tell_errors(socket: &Socket, v4: bool, on: bool) -> io::Result<()> {
     match v4 {
-        true => set_option(socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1i32),
-        false => set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1i32),
+        true => set_option(socket, libc::IPPROTO_IP, libc::IP_RECVERR, i32::from(on)),
+        false => set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, i32::from(on)),
     }
 }
 

@@ -209,16 +209,3 @@ fn what_no_datagram_holds_is_an_error() {
     assert_eq!(error.source.raw_os_error(), Some(libc::EMSGSIZE), "{error}");
     assert!(error.to_string().starts_with("cannot send after 0 datagrams"), "{error}");
 }
-
-/// Every file of the fuzzer's corpus.
-#[test]
-fn what_was_fuzzed_is_counted() {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/datagrams");
-    let files: Vec<_> = std::fs::read_dir(dir).unwrap().flatten().map(|entry| entry.path()).collect();
-    assert!(!files.is_empty(), "{dir} is empty");
-    for file in files {
-        // The name of the last one is what to look at where it panics.
-        println!("{}", file.display());
-        perf::udp::fuzz(&std::fs::read(&file).unwrap());
-    }
-}

@@ -9,6 +9,12 @@
 //!   before.
 //!
 //! What routers do slowly, or not for everybody, disturbs the first; what other traffic does disturbs the second.
+//!
+//! An ICMP error quotes the packet that caused it (RFC 792: 8 bytes of it; RFC 1812: as much as 576 bytes hold; RFC 4443: as much as
+//! 1280 bytes hold), so the error may grow with the probe, and then the way back adds to the slope. Each reply's size is known, so
+//! two slopes are taken (see [`Slopes`]): over probes whose replies have one size, the way there alone; over probes whose replies
+//! grow with them, both ways together. Where only the second is exact enough, a link is taken to be as fast in both directions, the
+//! interval covers what it may be otherwise, and the answer says so.
 
 use std::net::IpAddr;
 
@@ -16,6 +22,7 @@ use serde::Serialize;
 
 use crate::{
     answer::{Interval, Validity},
+    slopes::{Estimate, Slopes},
     statistics::{least, median},
 };
 
@@ -42,6 +49,34 @@ pub struct HopPacket {
     pub bytes: u32,
 }
 
+/// The version of IP: it decides how much of a probe a router quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IpVersion {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl IpVersion {
+    /// Bytes of the headers of IP and UDP.
+    pub fn headers(self) -> u32 {
+        match self {
+            IpVersion::V4 => 28,
+            IpVersion::V6 => 48,
+        }
+    }
+
+    /// The probe from whose size on an ICMP error grows no more: 576 bytes (RFC 1812 section 4.3.2.3), 1280 bytes (RFC 4443
+    /// section 2.4c), less the error's own headers.
+    fn longest_quotation(self) -> u32 {
+        match self {
+            IpVersion::V4 => 576 - 28,
+            IpVersion::V6 => 1280 - 48,
+        }
+    }
+}
+
 /// What came back for a packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HopReply {
@@ -49,6 +84,8 @@ pub struct HopReply {
     pub after_ns: f64,
     /// Who sent it.
     pub from: IpAddr,
+    /// Bytes of IP of the reply.
+    pub bytes: u32,
     /// It is the host itself.
     pub is_host: bool,
 }
@@ -66,6 +103,10 @@ pub struct Hop {
     pub link_bps: Option<Interval>,
     /// How long pathneck's train is there, microseconds.
     pub train_us: Option<f64>,
+    /// Bytes of IP of its smallest and of its largest reply.
+    pub reply_bytes: Option<(u32, u32)>,
+    /// The link's value is that of a link as fast in both directions: replies grew with the probes.
+    pub assumes_equal_directions: bool,
 }
 
 /// What was found.
@@ -81,6 +122,8 @@ pub struct HopsAnswer {
     pub by_trains: Option<u8>,
     /// The host answered.
     pub reached: bool,
+    /// Bytes of IP of the largest probe.
+    pub packet_bytes: u32,
     /// Whether to believe it.
     pub validity: Validity,
 }
@@ -97,6 +140,7 @@ enum Phase {
 #[derive(Debug, Clone)]
 pub struct Hops {
     mtu: u32,
+    version: IpVersion,
     most: u8,
     resolution_ns: f64,
     phase: Phase,
@@ -108,21 +152,59 @@ pub struct Hops {
 #[derive(Debug, Clone, Default)]
 struct Found {
     address: Option<IpAddr>,
-    /// Of each size the smallest round-trip time, ns.
-    least: Vec<Option<f64>>,
+    /// Of each size the probe with the smallest round-trip time.
+    least: Vec<Option<Trip>>,
     silent: usize,
     trains: Vec<f64>,
 }
 
+/// A probe and its reply.
+#[derive(Debug, Clone, Copy)]
+struct Trip {
+    bytes: u32,
+    reply_bytes: u32,
+    ns: f64,
+}
+
 impl Hops {
     /// A path of at most `most` hops that takes packets of `mtu` bytes; times are exact to `resolution_ns`.
-    pub fn new(most: u8, mtu: u32, resolution_ns: f64) -> Self {
+    pub fn new(most: u8, mtu: u32, version: IpVersion, resolution_ns: f64) -> Self {
         let phase = if most == 0 { Phase::Done } else { Phase::Slopes { ttl: 1, number: 0 } };
-        Hops { mtu: mtu.max(SMALL * 4), most, resolution_ns, phase, found: Vec::new(), reached: false }
+        Hops { mtu: mtu.max(SMALL * 4), version, most, resolution_ns, phase, found: Vec::new(), reached: false }
     }
 
+    /// Where probes whose replies have one size differ by enough all are such; else half of them are, if there are any.
     fn size(&self, index: usize) -> u32 {
-        SMALL + (self.mtu - SMALL) * index as u32 / (SIZES as u32 - 1)
+        let longest = self.version.longest_quotation();
+        let spread = |from: u32, to: u32, index: usize, count: usize| {
+            from + (to - from) * index as u32 / (count as u32 - 1)
+        };
+        let half = SIZES / 2;
+        if self.mtu < longest + 8 * SIZES as u32 {
+            spread(SMALL, self.mtu, index, SIZES)
+        } else if self.mtu - longest >= longest - SMALL {
+            spread(longest, self.mtu, index, SIZES)
+        } else if index < half {
+            spread(SMALL, longest, index, half)
+        } else {
+            spread(longest + 8, self.mtu, index - half, half)
+        }
+    }
+
+    /// A router says that only packets of `fits` bytes pass: the hop is measured anew with such. False where that is no news.
+    pub fn too_big(&mut self, fits: u32) -> bool {
+        let fits = fits.max(SMALL * 4);
+        if fits >= self.mtu {
+            return false;
+        }
+        self.mtu = fits;
+        if let Phase::Slopes { ttl, number } = self.phase {
+            if number > 0 {
+                self.found.pop();
+            }
+            self.phase = Phase::Slopes { ttl, number: 0 };
+        }
+        true
     }
 
     /// The packets to send back to back; none when all is known.
@@ -163,13 +245,16 @@ impl Hops {
         if number == 0 {
             self.found.push(Found { least: vec![None; SIZES], ..Found::default() });
         }
+        let bytes = self.size(number % SIZES);
         let Some(found) = self.found.last_mut() else { return };
         match reply {
             Some(reply) => {
                 found.address = Some(reply.from);
                 self.reached |= reply.is_host;
                 let own = &mut found.least[number % SIZES];
-                *own = Some(own.map_or(reply.after_ns, |own| own.min(reply.after_ns)));
+                if own.is_none_or(|own| reply.after_ns < own.ns) {
+                    *own = Some(Trip { bytes, reply_bytes: reply.bytes, ns: reply.after_ns });
+                }
             }
             None => found.silent += 1,
         }
@@ -207,55 +292,36 @@ impl Hops {
         }
     }
 
-    /// Slope of the smallest round-trip times over the sizes, ns a byte, and how uncertain it is: the median of the slopes
-    /// between all pairs (Theil 1950, Sen 1968), which times that never were undisturbed hardly move.
-    fn slope(&self, found: &Found) -> Option<(f64, f64)> {
-        let points: Vec<(f64, f64)> = found
+    fn slopes(&self, found: &Found) -> Slopes {
+        let points: Vec<(u32, u32, f64)> = found
             .least
             .iter()
-            .enumerate()
-            .filter_map(|(index, least)| Some((f64::from(self.size(index)), (*least)?)))
+            .flatten()
+            .map(|trip| (trip.bytes, trip.reply_bytes, trip.ns))
             .collect();
-        if points.len() < SIZES / 2 {
-            return None;
-        }
-        let mut slopes = Vec::new();
-        for (i, a) in points.iter().enumerate() {
-            slopes.extend(points[i + 1..].iter().map(|b| (b.1 - a.1) / (b.0 - a.0)));
-        }
-        let slope = median(&slopes)?;
-        let rests: Vec<f64> = points.iter().map(|p| p.1 - slope * p.0).collect();
-        let middle = median(&rests)?;
-        let off = median(&rests.iter().map(|rest| (rest - middle).abs()).collect::<Vec<_>>())?;
-        let span = f64::from(self.mtu - SMALL);
-        Some((slope, 2.0 * (off + self.resolution_ns) / span))
+        Slopes::of(&points, self.resolution_ns)
     }
 
     /// What is known.
     pub fn answer(&self) -> HopsAnswer {
         let mut hops = Vec::new();
-        let mut before = Some((0.0, 0.0));
+        let mut before = Slopes::ORIGIN;
         for (index, found) in self.found.iter().enumerate() {
-            let slope = self.slope(found);
-            let link_bps = match (before, slope) {
-                (Some(before), Some(slope)) => {
-                    let (step, error) = (slope.0 - before.0, slope.1 + before.1);
-                    (step > error.min(step.abs())).then(|| Interval {
-                        low: 8e9 / (step + error),
-                        value: 8e9 / step,
-                        high: if step > error { 8e9 / (step - error) } else { f64::MAX },
-                    })
-                }
-                _ => None,
-            };
+            let slopes = self.slopes(found);
+            let step = slopes.step_from(&before);
             // A silent router's link is measured together with the next.
-            before = slope.or(before);
+            if slopes.is_known() {
+                before = slopes;
+            }
+            let replies = found.least.iter().flatten().map(|trip| trip.reply_bytes);
             hops.push(Hop {
                 hop: index as u8 + 1,
                 address: found.address,
-                rtt_ms: least(found.least.iter().flatten().copied()).map(|ns| ns / 1e6),
-                link_bps,
+                rtt_ms: least(found.least.iter().flatten().map(|trip| trip.ns)).map(|ns| ns / 1e6),
+                link_bps: step.map(|step| rate_of(step.value)),
                 train_us: median(&found.trains).map(|ns| ns / 1e3),
+                reply_bytes: replies.clone().min().zip(replies.max()),
+                assumes_equal_directions: step.is_some_and(|step| step.assumes_equal_directions),
             });
         }
         let by_slopes = hops
@@ -270,7 +336,13 @@ impl Hops {
             by_slopes,
             by_trains,
             reached: self.reached,
-            validity: Validity::of(doubts, || "both methods name the same link".into()),
+            packet_bytes: self.mtu,
+            validity: Validity::of(doubts, || match hops.iter().any(|hop| hop.assumes_equal_directions) {
+                true => "both methods name the same link; rates marked with ~ hold for links as fast in both \
+                         directions, because replies grew with the packets; intervals cover other links too"
+                    .into(),
+                false => "both methods name the same link".into(),
+            }),
             hops,
         }
     }
@@ -286,7 +358,9 @@ impl Hops {
         let bottleneck = match (by_slopes, by_trains) {
             (Some(a), Some(b)) if a != b => {
                 doubts.push(format!("slopes say hop {a}, trains hop {b}"));
-                Some(a)
+                // Trains know nothing of the way back, which the slope may be of.
+                let assumed = hops.iter().any(|hop| hop.hop == a && hop.assumes_equal_directions);
+                Some(if assumed { b } else { a })
             }
             (None, None) => {
                 doubts.push("no link takes longer than can be told".into());
@@ -300,6 +374,12 @@ impl Hops {
         };
         (bottleneck, doubts)
     }
+}
+
+/// The rate at which a byte takes so many ns. A link that may take no time has no upper bound.
+fn rate_of(step: Estimate) -> Interval {
+    let high = if step.low() > 0.0 { 8e9 / step.low() } else { f64::INFINITY };
+    Interval { low: 8e9 / step.high(), value: 8e9 / step.value, high }
 }
 
 /// The last hop at which trains get longer.

@@ -43,6 +43,8 @@ pub struct MtuAnswer {
 /// The search: ask [`MtuSearch::next`] for a size, send it, and tell [`MtuSearch::take`].
 #[derive(Debug, Clone)]
 pub struct MtuSearch {
+    /// The first size.
+    base: u32,
     /// The largest that was answered.
     low: u32,
     /// The smallest that is too large.
@@ -56,13 +58,19 @@ pub struct MtuSearch {
 }
 
 impl MtuSearch {
-    /// Between the base and what the first link takes, bytes of IP.
+    /// Between 576 bytes of IP and what the first link takes.
     pub fn new(most: u32) -> Self {
-        let most = most.max(BASE);
+        MtuSearch::between(BASE, most.max(BASE))
+    }
+
+    /// Between `base`, which should pass everywhere, and `most`, bytes of IP; where `most` is smaller it alone is tried.
+    pub fn between(base: u32, most: u32) -> Self {
+        let base = base.min(most);
         MtuSearch {
+            base,
             low: 0,
             high: most + 1,
-            size: BASE,
+            size: base,
             tries: 0,
             silent: Vec::new(),
             told: Vec::new(),
@@ -104,7 +112,13 @@ impl MtuSearch {
             // Not even the base: nobody is there.
             0 => 0,
             // The largest first: most paths take it.
-            BASE if self.silent.is_empty() && self.told.is_empty() && self.high > BASE + 1 => self.high - 1,
+            low if low == self.base
+                && self.silent.is_empty()
+                && self.told.is_empty()
+                && self.high > low + 1 =>
+            {
+                self.high - 1
+            }
             // What a router said was answered: is one byte more too large?
             low if self.told.contains(&low) && self.high > low + 1 => low + 1,
             low => low + (self.high - low) / 2,
@@ -117,7 +131,7 @@ impl MtuSearch {
         let black_hole = known.is_some() && !self.silent.is_empty();
         let mut doubts = Vec::new();
         if known.is_none() {
-            doubts.push(format!("the host answers not even packets of {BASE} bytes"));
+            doubts.push(format!("the host answers not even packets of {} bytes", self.base));
         }
         if self.told.iter().any(|told| known.is_some_and(|known| *told > known)) {
             // A router before the narrowest says more: nothing wrong with that, unless the last word is.

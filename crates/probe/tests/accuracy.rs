@@ -5,6 +5,9 @@ use crate::virtual_path;
 use probe::{Available, AvailableAnswer, Buffer, BufferAnswer, Capacity, Chirps, Limits, Method};
 use virtual_path::random::{RandomPath, Score};
 
+/// The least share of the answers without a doubt whose interval holds the truth.
+const COVERAGE: f64 = 0.9;
+
 /// Paths of a test.
 fn paths() -> std::ops::Range<u64> {
     let asked = std::env::var("LONGFAT_PATHS").unwrap_or_default();
@@ -19,8 +22,11 @@ fn capacity_is_within_three_per_cent() {
     let mut score = Score::default();
     for seed in paths() {
         let path = RandomPath::new(seed);
-        let answer = path.open().run(&mut Capacity::new(path.limits()));
-        let value = answer.capacity_bps.map(|found| found.value);
+        let mut network = path.open();
+        let limits = path.limits(&mut network);
+        let answer = network.run(&mut Capacity::new(limits));
+        assert_eq!(network.above_mtu, 0, "{seed}: no probe is above the path MTU");
+        let value = answer.capacity_bps;
         let error = score.add(&path, value, path.capacity_bps(), answer.validity.valid);
         if error.abs() > 0.03 {
             println!("{seed}: {:+.1} % {path:?}\n   {answer:?}", error * 100.0);
@@ -29,6 +35,7 @@ fn capacity_is_within_three_per_cent() {
     score.tell("capacity", 0.1);
     assert!(score.median() < 0.03);
     assert_eq!(score.wrong_without_warning(0.1), 0);
+    assert!(score.coverage() >= COVERAGE, "{}", score.coverage());
 }
 
 #[test]
@@ -38,8 +45,11 @@ fn the_buffer_is_within_five_per_cent() {
     let mut all = 0;
     for seed in paths() {
         let path = RandomPath::new(seed);
-        let answer = path.open().run(&mut Buffer::new(path.limits()));
-        let value = answer.buffer_bytes.map(|found| found.value);
+        let mut network = path.open();
+        let limits = path.limits(&mut network);
+        let answer = network.run(&mut Buffer::new(limits));
+        assert_eq!(network.above_mtu, 0, "{seed}: no probe is above the path MTU");
+        let value = answer.buffer_bytes;
         let (truth, kind) = path.buffer();
         let named = answer.kind == kind;
         let error = score.add(&path, value, truth, answer.validity.valid && named);
@@ -57,6 +67,7 @@ fn the_buffer_is_within_five_per_cent() {
     println!("{kinds} of {all} queues named rightly");
     assert!(score.median() < 0.05 && kinds * 10 >= all * 8);
     assert_eq!(score.wrong_without_warning(0.15), 0);
+    assert!(score.coverage() >= COVERAGE, "{}", score.coverage());
 }
 
 /// Scores a method of available bandwidth; prints what it missed by more than a tenth.
@@ -64,8 +75,11 @@ fn available<M: Method<Answer = AvailableAnswer>>(method: impl Fn(Limits) -> M) 
     let mut score = Score::default();
     for seed in paths() {
         let path = RandomPath::new(seed);
-        let answer = path.open().run(&mut method(path.limits()));
-        let value = answer.available_bps.map(|found| found.value);
+        let mut network = path.open();
+        let limits = path.limits(&mut network);
+        let answer = network.run(&mut method(limits));
+        assert_eq!(network.above_mtu, 0, "{seed}: no probe is above the path MTU");
+        let value = answer.available_bps;
         let error = score.add(&path, value, path.available_bps(), answer.validity.valid);
         if error.abs() > 0.1 {
             println!(
@@ -84,6 +98,7 @@ fn available_bandwidth_is_within_ten_per_cent() {
     score.tell("available", 0.2);
     assert!(score.median() < 0.1);
     assert_eq!(score.wrong_without_warning(0.2), 0);
+    assert!(score.coverage() >= COVERAGE, "{}", score.coverage());
 }
 
 #[test]
@@ -92,4 +107,5 @@ fn chirps_are_cheap_and_less_exact() {
     score.tell("chirps", 0.3);
     assert!(score.median() < 0.1);
     assert_eq!(score.wrong_without_warning(0.3), 0);
+    assert!(score.coverage() >= COVERAGE, "{}", score.coverage());
 }

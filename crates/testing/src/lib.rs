@@ -1,9 +1,9 @@
-//! What the tests of several crates share: how a test reports that it was skipped.
+//! What the tests of several crates share: how a test reports that it was skipped, and how a fuzzer's corpus is replayed.
 //!
 //! libtest counts a test that returns early as passed. [`skip`] writes the test's name and the cause to the file named by
 //! `LONGFAT_SKIPPED`, so that `scripts/test.sh` counts it as skipped, and fails in CI where the cause is one that CI removes.
 
-use std::{fmt::Display, io::Write};
+use std::{fmt::Display, fs, io::Write, path::PathBuf};
 
 /// Why a test cannot run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,4 +42,74 @@ pub fn skip(missing: Missing, why: impl Display) {
     // One write a line: test programs share the file.
     file.and_then(|mut file| file.write_all(line.as_bytes()))
         .expect("LONGFAT_SKIPPED names a file that can be written");
+}
+
+/// Hands every file of a fuzz target's corpus to its function: what was found once is never found again.
+///
+/// # Panics
+/// Where there is no corpus.
+pub fn replay_corpus(target: &str, fuzz: impl Fn(&[u8])) {
+    let dir = fuzz_directory().join("corpus").join(target);
+    let files = fs::read_dir(&dir).unwrap_or_else(|e| panic!("cannot read {}: {e}", dir.display()));
+    let files: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
+    assert!(!files.is_empty(), "{} is empty", dir.display());
+    for file in files {
+        // Where the function panics this line names the file.
+        println!("{}", file.display());
+        fuzz(&fs::read(&file).expect("the corpus can be read"));
+    }
+}
+
+fn fuzz_directory() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", "..", "fuzz"].iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The text of every test program below `crates`.
+    fn sources(dir: &Path, found: &mut String) {
+        for entry in fs::read_dir(dir).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                *found += &fs::read_to_string(&path).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn every_fuzz_target_has_a_corpus_that_a_test_replays() {
+        let manifest = fs::read_to_string(fuzz_directory().join("Cargo.toml")).unwrap();
+        let targets: Vec<&str> = manifest
+            .lines()
+            .skip_while(|line| *line != "[[bin]]")
+            .filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+            .collect();
+        assert!(targets.len() >= 12, "{targets:?}");
+        let mut tests = String::new();
+        for member in fs::read_dir(fuzz_directory().join("../crates")).unwrap().flatten() {
+            let folder = member.path().join("tests");
+            if folder.is_dir() {
+                sources(&folder, &mut tests);
+            }
+        }
+        for target in &targets {
+            let corpus = fuzz_directory().join("corpus").join(target);
+            let files = fs::read_dir(&corpus).map_or(0, |files| files.flatten().count());
+            assert!(files > 0, "the fuzz target {target} has no corpus");
+            assert!(
+                tests.contains(&format!("replay_corpus(\"{target}\"")),
+                "no test replays the corpus of the fuzz target {target}"
+            );
+        }
+        for corpus in fs::read_dir(fuzz_directory().join("corpus")).unwrap().flatten() {
+            let name = corpus.file_name().into_string().unwrap();
+            assert!(targets.contains(&name.as_str()), "fuzz/corpus/{name} belongs to no fuzz target");
+        }
+    }
 }

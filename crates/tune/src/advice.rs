@@ -1,10 +1,10 @@
 //! What is advised: one item a setting, with its reason, what it costs and where that comes from.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use units::{BitRate, Bytes, Time};
 
 /// What the host is to be good for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goal {
     /// Of the path's slowest link.
     pub rate: BitRate,

@@ -15,6 +15,11 @@ use crate::{
 /// The largest value of an int, which these sysctls are.
 const INT_MAX: u64 = i32::MAX as u64;
 const PAGE_BYTES: u64 = 4096;
+/// The first and second values of `tcp_rmem` and `tcp_wmem` where nobody changed them (tcp(7)): the smallest buffer under memory pressure,
+/// and the one that a connection begins with.
+const SMALLEST_BUFFER: u64 = PAGE_BYTES;
+const FIRST_RECEIVE_BUFFER: u64 = 131_072;
+const FIRST_SEND_BUFFER: u64 = 16_384;
 /// What `net.core.netdev_max_backlog` is where nobody changed it.
 const BACKLOG: i64 = 1000;
 /// Soft interrupts that run out of budget once in so many packets are too many.
@@ -77,26 +82,27 @@ impl Maker<'_> {
             false => "this kernel offers half of the buffer as window",
         };
         let of_bdp = format!("the path holds {} ({} x {})", Bytes(bdp as u64), self.goal.rate, self.goal.rtt);
-        let most = |name: &str, reason: String, items: &mut Vec<Item>| {
+        let most = |name: &str, least_first: u64, reason: String, items: &mut Vec<Item>| {
             let Some([least, first, largest]) = self.host.triple(name) else {
                 items.extend(self.unreadable(name, &buffer.0.to_string(), reason, LAB_8));
                 return;
             };
+            let (least, first) = (least.max(SMALLEST_BUFFER), first.max(least_first));
             let keep = largest >= buffer.0 && !self.goal.lower;
             let value = if keep { largest } else { buffer.0.max(first) };
             let mut item = self.sysctl(name, &format!("{least} {first} {value}"), reason, LAB_8);
-            if keep && largest > buffer.0 {
+            if keep && largest > buffer.0 && item.state == State::Fine {
                 item.state = State::Better;
             }
             item.memory_bytes = Some(value.saturating_mul(streams));
             items.push(item);
         };
         let reason = format!("{of_bdp}; {window}, and data piles up behind a lost segment for a round trip");
-        most("net.ipv4.tcp_rmem", reason, items);
+        most("net.ipv4.tcp_rmem", FIRST_RECEIVE_BUFFER, reason, items);
         let reason = format!(
             "{of_bdp}; a writer is woken when a third of the buffer is free, so two thirds may be all that is in flight"
         );
-        most("net.ipv4.tcp_wmem", reason, items);
+        most("net.ipv4.tcp_wmem", FIRST_SEND_BUFFER, reason, items);
         for name in ["net.core.rmem_max", "net.core.wmem_max"] {
             let reason = "programs that ask for a buffer themselves (SO_RCVBUF, SO_SNDBUF) get no more than this, doubled; \
                           buffers that the kernel tunes are not bound by it";

@@ -12,7 +12,7 @@ use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
 use serde::Serialize;
 
 use crate::{
-    advice::Advice,
+    advice::{Advice, Goal},
     error::{Attempted, Error},
     journal::{self, FileChange, Journal, SettingChange},
     roots::Roots,
@@ -27,19 +27,24 @@ const FILE_MODE: u32 = 0o644;
 pub struct Wanted {
     /// What for, in words: the first lines of the file, and in the journal.
     pub purpose: String,
+    /// The path, for `check`.
+    pub goal: Option<Goal>,
+    /// Settings of the path's device are wanted too.
+    pub devices: bool,
     /// Names and values.
     pub settings: Vec<(String, String)>,
 }
 
 impl Wanted {
     /// The sysctls that an advice would change.
-    pub fn of(advice: &Advice, purpose: &str) -> Wanted {
+    pub fn of(advice: &Advice, goal: &Goal, purpose: &str) -> Wanted {
         let settings = advice.changes().map(|(name, _, value)| (name.into(), value.into())).collect();
-        Wanted { purpose: purpose.into(), settings }
+        Wanted { purpose: purpose.into(), goal: Some(goal.clone()), devices: false, settings }
     }
 
     /// And what it would change of devices.
     pub fn with_devices(mut self, advice: &Advice) -> Wanted {
+        self.devices = true;
         self.settings.extend(advice.device_changes().map(|(name, value)| (name, value.into())));
         self
     }
@@ -79,6 +84,8 @@ pub fn apply(roots: &Roots, wanted: &Wanted, mut step: impl FnMut(&str)) -> Resu
         None => Journal::new(&wanted.purpose)?,
     };
     journal.purpose.clone_from(&wanted.purpose);
+    journal.goal.clone_from(&wanted.goal);
+    journal.devices |= wanted.devices;
     let outcome = make(roots, wanted, &mut journal, &mut step);
     let Err(error) = outcome else { return Ok(journal) };
     match put_back(roots, &journal, &mut step) {
@@ -105,6 +112,8 @@ fn make(
     }
     let all = Wanted {
         purpose: wanted.purpose.clone(),
+        goal: None,
+        devices: false,
         settings: journal.settings.iter().map(|change| (change.name.clone(), change.after.clone())).collect(),
     };
     if let Some(path) = &roots.file {

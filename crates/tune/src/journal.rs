@@ -10,6 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    advice::Goal,
     error::{Attempted, Error},
     roots::{Roots, boot, namespace},
     setting,
@@ -28,6 +29,12 @@ pub struct Journal {
     pub complete: bool,
     /// What it was for, in words.
     pub purpose: String,
+    /// The path that it was for: what suited that path already is in no list of changes, and is checked all the same.
+    #[serde(default)]
+    pub goal: Option<Goal>,
+    /// Settings of the path's device were wanted too.
+    #[serde(default)]
+    pub devices: bool,
     /// The file that was written.
     pub file: Option<FileChange>,
     /// In the order in which they were set.
@@ -67,6 +74,8 @@ impl Journal {
             boot: boot(),
             complete: false,
             purpose: purpose.into(),
+            goal: None,
+            devices: false,
             file: None,
             settings: Vec::new(),
         })

@@ -199,3 +199,88 @@ proptest! {
         let _ = advise(&facts, &Goal { rate: BitRate(rate), rtt: Time(rtt), streams, device: None, lower: true });
     }
 }
+
+/// A host whose settings are files, as facts.
+fn facts_of(proc_sys: &std::path::Path) -> HostFacts {
+    let mut facts = host("6.1.0");
+    let names: Vec<String> = facts.sysctls.keys().cloned().collect();
+    for name in names {
+        let value = std::fs::read_to_string(proc_sys.join(name.replace('.', "/"))).unwrap();
+        set(&mut facts, &name, value.trim_end());
+    }
+    facts.fq = Reading::Known(true);
+    facts.softnet = Reading::unknown("a test");
+    facts
+}
+
+/// Whatever suits a path at `--apply`, changed or not: once it is made worse, `--check` names it.
+#[test]
+fn check_names_every_setting_that_was_made_worse() {
+    let worse = [
+        ("net.ipv4.tcp_rmem", "4096 131072 16384"),
+        ("net.ipv4.tcp_rmem", "4096 4096 536870912"),
+        ("net.ipv4.tcp_rmem", "1024 131072 536870912"),
+        ("net.ipv4.tcp_rmem", "256 256 256"),
+        ("net.ipv4.tcp_wmem", "4096 16384 65536"),
+        ("net.ipv4.tcp_wmem", "4096 4096 536870912"),
+        ("net.ipv4.tcp_mem", "10 20 30"),
+        ("net.core.rmem_max", "212992"),
+        ("net.core.wmem_max", "212992"),
+        ("net.ipv4.tcp_window_scaling", "0"),
+        ("net.ipv4.tcp_sack", "0"),
+        ("net.ipv4.tcp_timestamps", "0"),
+        ("net.ipv4.tcp_moderate_rcvbuf", "0"),
+        ("net.ipv4.tcp_no_metrics_save", "0"),
+        ("net.ipv4.tcp_slow_start_after_idle", "1"),
+        ("net.ipv4.tcp_adv_win_scale", "-3"),
+        ("net.ipv4.tcp_congestion_control", "reno"),
+        ("net.core.default_qdisc", "pfifo_fast"),
+    ];
+    // As it comes, and far better than the path needs: then --apply changes next to nothing.
+    for better in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let proc_sys = folder.path().join("sys");
+        let path_of = |name: &str| proc_sys.join(name.replace('.', "/"));
+        let mut facts = host("6.1.0");
+        if better {
+            for (name, value) in [
+                ("net.ipv4.tcp_rmem", "4096 131072 536870912"),
+                ("net.ipv4.tcp_wmem", "4096 16384 536870912"),
+                ("net.core.rmem_max", "536870912"),
+                ("net.core.wmem_max", "536870912"),
+                ("net.ipv4.tcp_no_metrics_save", "1"),
+                ("net.ipv4.tcp_adv_win_scale", "1"),
+            ] {
+                set(&mut facts, name, value);
+            }
+        }
+        for (name, value) in &facts.sysctls {
+            std::fs::create_dir_all(path_of(name).parent().unwrap()).unwrap();
+            std::fs::write(path_of(name), &value.known().unwrap().value).unwrap();
+        }
+        let roots = tune::Roots {
+            proc_sys: proc_sys.clone(),
+            file: None,
+            state: folder.path().join("state"),
+            journal: "journal.json".into(),
+        };
+        let goal = goal("10gbit", "50ms", 1);
+        let advice = advise(&facts_of(&proc_sys), &goal).unwrap();
+        tune::apply(&roots, &tune::Wanted::of(&advice, &goal, "a test"), |_| {}).unwrap();
+        let check = || tune::check(&roots, &facts_of(&proc_sys)).unwrap().unwrap();
+        assert_eq!(check(), []);
+        for (name, value) in worse {
+            let good = std::fs::read_to_string(path_of(name)).unwrap();
+            std::fs::write(path_of(name), value).unwrap();
+            let named: Vec<String> = check().into_iter().map(|difference| difference.name).collect();
+            assert_eq!(named, [name], "{name} = {value}, better: {better}");
+            std::fs::write(path_of(name), good).unwrap();
+        }
+        assert_eq!(check(), []);
+        let checked: Vec<&str> = worse.iter().map(|(name, _)| *name).collect();
+        let advised = advise(&facts_of(&proc_sys), &goal).unwrap();
+        for item in &advised.items {
+            assert!(checked.contains(&item.target.name().as_str()), "{} is not tried", item.target.name());
+        }
+    }
+}

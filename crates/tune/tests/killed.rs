@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tune::{Error, Journal, Roots, Wanted, apply, check, revert};
+use tune::{Error, HostFacts, Journal, Roots, Wanted, apply, check, revert};
 
 const SIGKILL: i32 = 9;
 const SETTINGS: [(&str, &str); 3] = [
@@ -28,7 +28,7 @@ fn wanted(proc_sys: &Path) -> Wanted {
     let of_device = if is_kernel(proc_sys) { &OF_DEVICE[..] } else { &[] };
     let settings =
         SETTINGS.iter().chain(of_device).map(|(name, value)| (name.to_string(), value.to_string()));
-    Wanted { purpose: "a test".into(), settings: settings.collect() }
+    Wanted { purpose: "a test".into(), settings: settings.collect(), ..Wanted::default() }
 }
 
 /// The settings are a network namespace's, not files of the test.
@@ -150,11 +150,11 @@ fn kill_at_each(what: &str, prepare: impl Fn(usize) -> (tempfile::TempDir, PathB
             if what == "revert" {
                 apply(&roots, &wanted(&proc_sys), |_| {}).unwrap();
                 assert_ne!(state(directory.path(), &proc_sys), before);
-                assert_eq!(check(&roots).unwrap(), Some(Vec::new()));
+                assert_eq!(check(&roots, &HostFacts::default()).unwrap(), Some(Vec::new()));
             }
             let killed = kill_at(what, step, directory.path(), &proc_sys);
             if Journal::read(&roots).unwrap().is_some_and(|journal| !journal.complete) {
-                assert!(!check(&roots).unwrap().unwrap().is_empty(), "what was cut short differs");
+                assert!(!check(&roots, &HostFacts::default()).unwrap().unwrap().is_empty(), "what was cut short differs");
             }
             revert(&roots, |_| {}).unwrap();
             assert_eq!(
@@ -291,13 +291,14 @@ fn applying_twice_goes_back_to_before_the_first() {
     let more = Wanted {
         purpose: "more".into(),
         settings: vec![(SETTINGS[0].0.into(), "4096 131072 99999999".into())],
+        ..Wanted::default()
     };
     apply(&roots, &more, |_| {}).unwrap();
     let file = fs::read_to_string(roots.file.as_ref().unwrap()).unwrap();
     assert!(file.contains("99999999") && file.contains("tcp_no_metrics_save = 1"), "{file}");
-    assert_eq!(check(&roots).unwrap(), Some(Vec::new()));
+    assert_eq!(check(&roots, &HostFacts::default()).unwrap(), Some(Vec::new()));
     fs::write(proc_sys.join("net/ipv4/tcp_no_metrics_save"), "0").unwrap();
-    let differences = check(&roots).unwrap().unwrap();
+    let differences = check(&roots, &HostFacts::default()).unwrap().unwrap();
     assert_eq!((differences.len(), differences[0].name.as_str()), (1, SETTINGS[2].0));
     fs::write(proc_sys.join("net/ipv4/tcp_wmem"), "7 7 7").unwrap();
     let reverted = revert(&roots, |_| {}).unwrap().unwrap();

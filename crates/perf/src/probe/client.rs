@@ -7,13 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use probe::{Budget, Limits, Load, Method, Seen, Step, Train};
+use probe::{Budget, Limits, Load, Method, MtuAnswer, MtuSearch, Seen, Step, Train};
 use socket2::Socket;
 use units::{BitRate, Time};
 
 use super::{
     Error,
     flight::{Flown, fly},
+    path_mtu::mtu_of,
     wire::{ARRIVAL_BYTES, Arrival, COOKIE_PREFIX, REPORT_BYTES, Report, Sent, TURN},
 };
 use crate::{
@@ -29,7 +30,9 @@ use crate::{
 /// How exact the kernel's time stamps are taken to be, ns: what a packet waits for an interrupt and a processor.
 const RESOLUTION_NS: f64 = 20_000.0;
 /// The largest packet used: where a path takes more, less is known about the links behind.
-const MOST_MTU: u32 = 9000;
+pub(super) const MOST_MTU: u32 = 9000;
+/// The smallest largest packet.
+const LEAST_MTU: u32 = 128;
 /// How long an answer of the server may take after a train was sent.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A request to stop is seen within this time.
@@ -48,7 +51,7 @@ pub struct SessionOptions {
     pub ip: Option<IpVersion>,
     /// The most that is sent, averaged over any second.
     pub max_rate: BitRate,
-    /// Bytes of the largest packet, IP header included; `None`: what the route takes.
+    /// Bytes of the largest packet, IP header included, where the path takes it; `None`: what the path takes.
     pub mtu: Option<u32>,
     /// How long connecting may take, and the wait for one's turn.
     pub patience: Duration,
@@ -58,13 +61,14 @@ pub struct SessionOptions {
 #[derive(Debug)]
 pub struct Session {
     control: TcpStream,
-    socket: Socket,
+    pub(super) socket: Socket,
     headers: u32,
+    path_mtu: MtuAnswer,
     mtu: u32,
     max_rate: BitRate,
     budget: Budget,
     begin: Instant,
-    trains: u32,
+    pub(super) trains: u32,
     peer: SocketAddr,
 }
 
@@ -84,6 +88,7 @@ impl Session {
             socket: datagrams_to(peer)?,
             control,
             headers: if peer.is_ipv4() { 28 } else { 48 },
+            path_mtu: MtuSearch::new(0).answer(),
             mtu: 0,
             max_rate: options.max_rate,
             budget: Budget::new(options.max_rate),
@@ -101,13 +106,21 @@ impl Session {
         }
         udp_stream::greet(&session.socket, options.patience)?;
         let route = mtu_of(&session.socket, peer)?;
-        session.mtu = options.mtu.unwrap_or(route).min(route).clamp(128, MOST_MTU);
+        let most = options.mtu.unwrap_or(route).min(route).clamp(LEAST_MTU, MOST_MTU);
+        session.path_mtu = session.discover_mtu(most, stop)?;
+        // Where nothing arrived a method says so.
+        session.mtu = session.path_mtu.mtu_bytes.unwrap_or(most);
         Ok(session)
     }
 
     /// Whom it is with.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// What is known of the path MTU, up to the largest packet that was asked for.
+    pub fn path_mtu(&self) -> &MtuAnswer {
+        &self.path_mtu
     }
 
     /// What methods must know.
@@ -152,7 +165,7 @@ impl Session {
     }
 
     /// Sends a train `gap` from now, or when the load allows it.
-    fn send(&mut self, train: &Train, gap: Time, stop: &AtomicBool) -> Result<Flown, Error> {
+    pub(super) fn send(&mut self, train: &Train, gap: Time, stop: &AtomicBool) -> Result<Flown, Error> {
         let at = self
             .budget
             .earliest(self.now() + gap, train)
@@ -172,7 +185,13 @@ impl Session {
     }
 
     /// What the server says about a train.
-    fn report(&mut self, number: u32, flown: Flown, bytes: u32, stop: &AtomicBool) -> Result<Seen, Error> {
+    pub(super) fn report(
+        &mut self,
+        number: u32,
+        flown: Flown,
+        bytes: u32,
+        stop: &AtomicBool,
+    ) -> Result<Seen, Error> {
         let wrong = |what| Error::Report { train: number, what };
         let mut header = [0; REPORT_BYTES];
         self.read(&mut header, "report", PATIENCE, stop)?;
@@ -274,18 +293,4 @@ fn datagrams_to(peer: SocketAddr) -> Result<Socket, Error> {
     socket.connect(peer).attempted(what)?;
     socket.set_read_timeout(Some(NAP)).attempted(what)?;
     Ok(socket.into())
-}
-
-/// What the route takes without fragments, bytes of IP.
-fn mtu_of(socket: &Socket, peer: SocketAddr) -> Result<u32, Error> {
-    if peer.is_ipv4() {
-        udp_stream::forbid_fragments(socket)?;
-    }
-    let (level, name) = match peer {
-        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
-        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
-    };
-    let mtu = sys::option(socket, level, name)
-        .attempted(|| format!("cannot read the MTU of the route to {peer}"))?;
-    Ok(u32::try_from(mtu).unwrap_or(1500))
 }

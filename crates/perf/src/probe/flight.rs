@@ -74,8 +74,10 @@ fn send(
                 }
                 std::thread::sleep(std::time::Duration::from_nanos(FULL_NAP));
             }
-            // An earlier datagram's answer by ICMP: this one was not sent.
-            Err(e) if e.raw_os_error() == Some(libc::ECONNREFUSED) && monotonic_ns() < until => {}
+            // An earlier datagram's answer by ICMP, which is told once: this one was not sent.
+            Err(e)
+                if matches!(e.raw_os_error(), Some(libc::ECONNREFUSED | libc::EMSGSIZE))
+                    && monotonic_ns() < until => {}
             Err(e) => return Err(e).attempted(|| "cannot send a train".into()),
         }
     }

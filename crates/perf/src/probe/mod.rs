@@ -7,10 +7,13 @@
 mod client;
 mod error;
 mod flight;
+mod path_mtu;
 pub(crate) mod server;
 mod unanswered;
 pub mod wire;
 
 pub use client::{Session, SessionOptions};
 pub use error::Error;
+pub(crate) use path_mtu::{forbid_fragments, mtu_of};
+pub use path_mtu::route_mtu;
 pub use unanswered::{hops, mtu, resolve};

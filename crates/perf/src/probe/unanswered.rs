@@ -7,10 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use probe::{HopPacket, HopReply, Hops, HopsAnswer, MtuAnswer, MtuOutcome, MtuSearch};
+use probe::{HopPacket, HopReply, Hops, HopsAnswer, IpVersion as ProbedVersion, MtuAnswer, MtuOutcome, MtuSearch};
 use socket2::Socket;
 
-use super::{Error, client::interrupted};
+use super::{
+    Error,
+    client::{MOST_MTU, interrupted},
+    path_mtu::{forbid_fragments, route_mtu},
+};
 use crate::{
     error::Attempted,
     iperf3::{Error as LinkError, IpVersion},
@@ -35,6 +39,8 @@ const MOST_HOPS: u8 = 30;
 const NAP: Duration = Duration::from_millis(50);
 /// ICMP's time exceeded, of both versions.
 const TIME_EXCEEDED: [u8; 2] = [11, 3];
+/// IPv6's least MTU (RFC 8200 section 5).
+const LEAST_MTU_V6: u32 = 1280;
 
 /// A host's address.
 ///
@@ -48,13 +54,17 @@ pub fn resolve(host: &str, ip: Option<IpVersion>) -> Result<IpAddr, Error> {
     Ok(first.ip())
 }
 
-/// Measures the links on the way to a host.
+/// Measures the links on the way to a host, with packets of the path's MTU at most, which are never fragmented.
 ///
 /// # Errors
 /// Where the socket fails, or `stop` is set.
 pub fn hops(to: IpAddr, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> Result<HopsAnswer, Error> {
-    let asker = Asker::new(to, libc::IP_PMTUDISC_DONT)?;
-    let mut hops = Hops::new(MOST_HOPS, 1500, RESOLUTION_NS);
+    doing("the path's MTU");
+    let route = route_mtu(to)?.min(MOST_MTU);
+    // Where the host does not answer, routers say what is too big.
+    let mtu = mtu(to, route, stop, &mut |_| {})?.mtu_bytes.unwrap_or(route);
+    let asker = Asker::new(to)?;
+    let mut hops = Hops::new(MOST_HOPS, mtu, asker.version(), RESOLUTION_NS);
     let mut at = 0;
     let mut patience = PATIENCE;
     let mut answered = None;
@@ -73,6 +83,9 @@ pub fn hops(to: IpAddr, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> Resul
             }
         }
         let mut replies = asker.ask(&packets, patience, stop)?;
+        if asker.too_big.take().is_some_and(|fits| hops.too_big(fits)) {
+            continue;
+        }
         if !is_train && replies[0].is_none() && answered.is_some() {
             // It has answered before, and may again after a second.
             std::thread::sleep(LIMITED);
@@ -100,9 +113,11 @@ pub fn mtu(
     stop: &AtomicBool,
     doing: &mut dyn FnMut(&str),
 ) -> Result<MtuAnswer, Error> {
-    // Never fragments, and does not believe what earlier packets were told.
-    let asker = Asker::new(to, libc::IP_PMTUDISC_PROBE)?;
-    let mut search = MtuSearch::new(most);
+    let asker = Asker::new(to)?;
+    let mut search = match to {
+        IpAddr::V4(_) => MtuSearch::new(most),
+        IpAddr::V6(_) => MtuSearch::between(LEAST_MTU_V6, most),
+    };
     while let Some(bytes) = search.next() {
         doing(&format!("a packet of {bytes} bytes"));
         let outcome = asker.fits(bytes, stop)?;
@@ -119,22 +134,32 @@ struct Asker {
     socket: Socket,
     to: IpAddr,
     next: std::cell::Cell<u16>,
+    /// What a router said fits, since it was last taken.
+    too_big: std::cell::Cell<Option<u32>>,
 }
 
 impl Asker {
-    fn new(to: IpAddr, discovery: i32) -> Result<Asker, Error> {
+    fn new(to: IpAddr) -> Result<Asker, Error> {
         let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
         let what = || format!("cannot make a UDP socket to {to}");
         let socket: Socket = UdpSocket::bind(any).attempted(what)?.into();
         told::tell_origins(&socket).attempted(what)?;
-        told::tell_errors(&socket, to.is_ipv4()).attempted(what)?;
-        let (level, name) = match to {
-            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
-            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
-        };
-        sys::set_option(&socket, level, name, discovery).attempted(what)?;
+        told::tell_errors(&socket, to.is_ipv4(), true).attempted(what)?;
+        forbid_fragments(&socket, to.is_ipv4())?;
         socket.set_nonblocking(true).attempted(what)?;
-        Ok(Asker { socket, to, next: std::cell::Cell::new(PORTS.start) })
+        Ok(Asker {
+            socket,
+            to,
+            next: std::cell::Cell::new(PORTS.start),
+            too_big: std::cell::Cell::new(None),
+        })
+    }
+
+    fn version(&self) -> ProbedVersion {
+        match self.to {
+            IpAddr::V4(_) => ProbedVersion::V4,
+            IpAddr::V6(_) => ProbedVersion::V6,
+        }
     }
 
     fn port(&self) -> u16 {
@@ -145,8 +170,7 @@ impl Asker {
 
     /// Bytes of UDP payload in a packet of so many bytes of IP.
     fn payload(&self, bytes: u32) -> usize {
-        let headers = if self.to.is_ipv4() { 28 } else { 48 };
-        bytes.saturating_sub(headers) as usize
+        bytes.saturating_sub(self.version().headers()) as usize
     }
 
     /// Sends packets back to back and waits for what comes of them.
@@ -188,9 +212,18 @@ impl Asker {
             else {
                 continue;
             };
+            if error.errno as i32 == libc::EMSGSIZE {
+                // This packet was dropped, and is no reply of the hop that was asked.
+                self.too_big.set(Some(self.too_big.get().map_or(error.info, |fits| fits.min(error.info))));
+                break;
+            }
             let after_ns = (told.stamp_ns.unwrap_or_else(realtime_ns) - begin) as f64;
             let is_host = error.kind.0 != TIME_EXCEEDED[usize::from(self.to.is_ipv6())];
-            replies[number] = Some(HopReply { after_ns, from, is_host: is_host && from == self.to });
+            // Its own headers (ICMP's is as long as UDP's), those of ours that it quotes, and what it quotes behind them: that is what
+            // the kernel hands over.
+            let headers = self.version().headers();
+            let bytes = 2 * headers + told.length as u32;
+            replies[number] = Some(HopReply { after_ns, from, bytes, is_host: is_host && from == self.to });
         }
         Ok(replies)
     }
@@ -227,7 +260,7 @@ impl Asker {
         let at = SocketAddr::new(self.to, port);
         match self.socket.send_to(payload, &at.into()) {
             // An error of an earlier packet is told here as well, once; this one was not sent then.
-            Err(e) if told::is_passing(&e) => {
+            Err(e) if told::is_passing(&e) || e.raw_os_error() == Some(libc::EMSGSIZE) => {
                 // If this fails too it counts as lost.
                 let _ = self.socket.send_to(payload, &at.into());
                 Ok(())
@@ -252,7 +285,8 @@ impl Asker {
 
     /// The next word about a packet, if there is one.
     fn hear(&self) -> Result<Option<Told>, Error> {
-        let mut buffer = [0; 2048];
+        // Longer than what is quoted, whoever quotes.
+        let mut buffer = [0; MOST_MTU as usize];
         match told::receive_told(&self.socket, &mut buffer, libc::MSG_ERRQUEUE) {
             Ok(told) => Ok(Some(told)),
             Err(e) if told::is_passing(&e) => Ok(None),

@@ -10,7 +10,7 @@ use std::{
 use socket2::Socket;
 
 use super::wire::{ErrorEstimate, Key, Reply, Request, ntp};
-use crate::{Error, error::Attempted, told, udp::sys::realtime_ns};
+use crate::{Error, error::Attempted, probe::forbid_fragments, told, udp::sys::realtime_ns};
 
 /// How exact the reflector's times are: software stamps of a clock that nobody says is synchronised, ns.
 const EXACT_TO_NS: u64 = 50_000;
@@ -33,6 +33,7 @@ impl Reflector {
         let what = || format!("cannot listen for STAMP packets at {at}");
         let socket: Socket = UdpSocket::bind(at).attempted(what)?.into();
         told::tell_origins(&socket).attempted(what)?;
+        forbid_fragments(&socket, at.is_ipv4())?;
         socket.set_read_timeout(Some(NAP)).attempted(what)?;
         Ok(Reflector { socket, key })
     }
@@ -61,6 +62,8 @@ impl Reflector {
             // An answer is as long as what it answers (RFC 8762 section 4.3), so that both ways carry the same.
             bytes.resize(came.length.max(bytes.len()), 0);
             match self.socket.send_to(&bytes, &from.into()) {
+                // Too large for the way back: it counts as lost there.
+                Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => {}
                 Err(e) if !told::is_passing(&e) && e.kind() != io::ErrorKind::PermissionDenied => {
                     return Err(e).attempted(|| format!("cannot answer a STAMP packet of {from}"));
                 }

@@ -12,7 +12,13 @@ use socket2::Socket;
 use units::Time;
 
 use super::wire::{AUTHENTICATED_BYTES, ErrorEstimate, Key, OPEN_BYTES, Reply, Request, ntp, unix_ns};
-use crate::{Error, error::Attempted, told, udp::sys::realtime_ns};
+use crate::{
+    Error,
+    error::Attempted,
+    probe::{forbid_fragments, mtu_of},
+    told,
+    udp::sys::realtime_ns,
+};
 
 /// How exact this end's times are, ns.
 const EXACT_TO_NS: u64 = 50_000;
@@ -53,6 +59,7 @@ pub fn measure(
     socket.connect(options.to).attempted(what)?;
     let socket: Socket = socket.into();
     told::tell_origins(&socket).attempted(what)?;
+    forbid_fragments(&socket, options.to.is_ipv4())?;
     let least = if options.key.is_some() { AUTHENTICATED_BYTES } else { OPEN_BYTES };
     let mut buffer = vec![0; options.payload.max(least) + 64];
     let mut sent: BTreeMap<u32, i64> = BTreeMap::new();
@@ -74,6 +81,7 @@ pub fn measure(
             let mut bytes = request.to_bytes(options.key.as_ref());
             bytes.resize(options.payload.max(least), 0);
             match socket.send(&bytes) {
+                Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => return Err(too_big(&socket, options, e)),
                 Err(e) if !told::is_passing(&e) => {
                     return Err(e).attempted(|| format!("cannot send to {}", options.to));
                 }
@@ -96,6 +104,7 @@ pub fn measure(
         let word = match told::receive_told(&socket, &mut buffer, 0) {
             Ok(word) => word,
             Err(e) if told::is_passing(&e) => continue,
+            Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => return Err(too_big(&socket, options, e)),
             Err(e) => return Err(e).attempted(|| format!("cannot receive from {}", options.to)),
         };
         let Some(reply) = Reply::from_bytes(&buffer[..word.length.min(buffer.len())], options.key.as_ref())
@@ -165,4 +174,15 @@ mod tests {
         let answer = reflected(Some(Key::new(*b"a key")), None);
         assert_eq!(answer.lost, 30);
     }
+}
+
+/// Packets are larger than the path's MTU, and are not fragmented: times of fragments are not those of the packets asked for.
+fn too_big(socket: &Socket, options: &SenderOptions, error: std::io::Error) -> Error {
+    let fits = mtu_of(socket, options.to).map_or(String::new(), |mtu| format!(", which takes {mtu}"));
+    let headers = if options.to.is_ipv4() { 28 } else { 48 };
+    let what = || {
+        let bytes = options.payload + headers;
+        format!("cannot send packets of {bytes} bytes of IP unfragmented on the path to {}{fits}", options.to)
+    };
+    Err::<(), _>(error).attempted(what).expect_err("it is an error")
 }

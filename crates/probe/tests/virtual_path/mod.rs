@@ -7,7 +7,7 @@ use datagrams::Draws;
 use net::{
     Destination, DropCause, Network, Node, PipeId, PipeSpec, Rate, Sink, Topology, test_packet::TestPacket,
 };
-use probe::{Budget, Fleet, Method, Seen, Step, Train};
+use probe::{Budget, Fleet, Method, MtuAnswer, MtuOutcome, MtuSearch, Seen, Step, Train};
 use units::{BitRate, Time};
 
 /// Numbers of cross traffic.
@@ -47,8 +47,11 @@ pub struct VirtualPath {
     now: Time,
     next_cross: u64,
     in_burst: u64,
+    /// Bytes of IP of a packet of the cross traffic at most.
+    cross_bytes: u32,
     pub budget: Budget,
-    pub too_large: u64,
+    /// Probes that a link refused for its MTU.
+    pub above_mtu: u64,
 }
 
 #[derive(Default)]
@@ -57,6 +60,7 @@ struct Arrivals {
     open: usize,
     /// Of cross traffic, with the headers of Ethernet.
     cross_bytes: u64,
+    above_mtu: u64,
 }
 
 impl Sink<TestPacket> for Arrivals {
@@ -68,8 +72,9 @@ impl Sink<TestPacket> for Arrivals {
             self.cross_bytes += u64::from(packet.bytes) + ETHERNET;
         }
     }
-    fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, packet: TestPacket) {
+    fn drop(&mut self, _pipe: PipeId, _at: Time, cause: DropCause, packet: TestPacket) {
         if packet.first != CROSS {
+            self.above_mtu += u64::from(cause == DropCause::Mtu);
             self.open -= 1;
         }
     }
@@ -79,6 +84,7 @@ impl VirtualPath {
     /// `link` is what is measured; the sender's own link has `access`.
     pub fn new(link: PipeSpec, access: BitRate, cross: Cross, max_rate: BitRate, seed: u64) -> Self {
         let rate = link.rate.mean().map_or(1e12, |rate| rate.0 as f64);
+        let cross_bytes = link.mtu.unwrap_or(1500).min(1500);
         let mut topology = Topology::new(4, 2);
         let fast = PipeSpec { rate: Rate::Constant(access), ..PipeSpec::default() };
         topology.link(Node::Host(0), Node::Switch(0), fast, PipeSpec::default());
@@ -94,8 +100,9 @@ impl VirtualPath {
             now: Time(0),
             next_cross: 0,
             in_burst: 0,
+            cross_bytes,
             budget: Budget::new(max_rate),
-            too_large: 0,
+            above_mtu: 0,
         }
     }
 
@@ -117,6 +124,21 @@ impl VirtualPath {
         }
         let seconds = (self.now.0 - begin.0).max(1) as f64 / 1e9;
         sink.cross_bytes as f64 * 8.0 / seconds / self.rate
+    }
+
+    /// Finds the path MTU as a session does, up to `most`; routers say what fits where there is no black hole.
+    pub fn discover_mtu(&mut self, most: u32, says: Option<u32>) -> MtuAnswer {
+        let mut search = MtuSearch::between(576, most);
+        while let Some(bytes) = search.next() {
+            let seen = self.send_train(&Train { bytes, at_ns: vec![0, 1_000_000] }, Time::ZERO);
+            search.take(match (seen.received().next(), says) {
+                (Some(_), _) => MtuOutcome::Answered,
+                (None, Some(fits)) if bytes > fits => MtuOutcome::TooBig(fits),
+                (None, _) => MtuOutcome::Silent,
+            });
+        }
+        self.above_mtu = 0;
+        search.answer()
     }
 
     /// Runs a method to its end.
@@ -176,6 +198,7 @@ impl VirtualPath {
             }
         }
         self.now = last;
+        self.above_mtu += sink.above_mtu;
         let end = Time(begin.0 + train.duration_ns());
         self.budget.spend(begin, end, train);
         Seen {
@@ -188,9 +211,9 @@ impl VirtualPath {
 
     fn send_cross(&mut self, now: Time, sink: &mut Arrivals) {
         let bytes = match self.cross.sizes {
-            Sizes::One => 1500,
+            Sizes::One => self.cross_bytes,
             // 40 B of acknowledgements, 576 B, 1500 B: in halves and quarters.
-            Sizes::Three => [40, 40, 576, 1500][self.draws.below(4) as usize],
+            Sizes::Three => [40, 40, 576, self.cross_bytes][self.draws.below(4) as usize],
         };
         let packet = TestPacket::single(CROSS, bytes);
         self.network.send(2, now, Destination::Station(3), packet, sink);
@@ -200,8 +223,8 @@ impl VirtualPath {
         }
         // A burst of geometric length comes at one instant; bursts are Poisson.
         let mean_bytes = match self.cross.sizes {
-            Sizes::One => 1514.0,
-            Sizes::Three => (2.0 * 40.0 + 576.0 + 1500.0) / 4.0 + 14.0,
+            Sizes::One => f64::from(self.cross_bytes) + 14.0,
+            Sizes::Three => (2.0 * 40.0 + 576.0 + f64::from(self.cross_bytes)) / 4.0 + 14.0,
         };
         while self.draws.below(1 << 20) as f64 / (1u64 << 20) as f64 > 1.0 / self.cross.burst {
             self.in_burst += 1;

@@ -2,7 +2,7 @@
 
 use datagrams::Draws;
 use net::{Codel, Discipline, PipeSpec, QueueLimit, Rate};
-use probe::{BufferKind, Limits};
+use probe::{BufferKind, Interval, Limits};
 use units::{BitRate, Bytes, Time};
 
 use super::{Cross, Sizes, VirtualPath};
@@ -25,6 +25,11 @@ pub struct RandomPath {
     pub queue: Queue,
     pub cross: Cross,
     pub access: BitRate,
+    /// Of the link that is measured, and of this host's own, bytes of IP.
+    pub mtu: u32,
+    host_mtu: u32,
+    /// Packets above the MTU vanish without a word.
+    is_black_hole: bool,
     seed: u64,
 }
 
@@ -43,13 +48,19 @@ impl RandomPath {
         let delay = Time::from_secs_f64(logarithmic(&mut draws, 0.0005, 0.1));
         // From 20 packets to a bandwidth-delay product of 100 ms, as far as a train may fill it.
         let most = (rate * 0.1 / 8.0).clamp(60_000.0, 20e6);
-        let limit = logarithmic(&mut draws, 30_000.0, most) as u64;
+        let mut sizes = Draws::new(seed, 11);
+        let mtu = [1280, 1400, 1500, 9000][sizes.below(4) as usize];
+        let host_mtu = if sizes.below(2) == 0 { 9000 } else { mtu.max(1500) };
+        let is_black_hole = sizes.below(4) == 0;
+        // Queues and buckets hold as many large packets as small ones.
+        let scale = f64::from(mtu.max(1500)) / 1500.0;
+        let limit = (logarithmic(&mut draws, 30_000.0, most) * scale) as u64;
         let burst = logarithmic(&mut draws, 5_000.0, (rate * 0.02 / 8.0).clamp(20_000.0, 4e6)) as u64;
         let queue = match draws.below(5) {
             0 => Queue::Bytes(limit),
             1 => Queue::Packets((limit / 1514).max(20)),
             2 => Queue::Shaper { burst, limit },
-            3 => Queue::Policer { burst: burst.max(15_000) },
+            3 => Queue::Policer { burst: (burst as f64 * scale).max(15_000.0 * scale) as u64 },
             _ => Queue::Codel { limit: limit.max((rate * 0.2 / 8.0) as u64) },
         };
         let load = if draws.below(4) == 0 { 0.0 } else { draws.below(81) as f64 / 100.0 };
@@ -62,12 +73,20 @@ impl RandomPath {
             queue,
             cross: Cross { load, sizes, burst },
             access,
+            mtu,
+            host_mtu,
+            is_black_hole,
             seed,
         }
     }
 
     pub fn open(&self) -> VirtualPath {
-        let plain = PipeSpec { rate: Rate::Constant(self.rate), delay: self.delay, ..PipeSpec::default() };
+        let plain = PipeSpec {
+            rate: Rate::Constant(self.rate),
+            delay: self.delay,
+            mtu: Some(self.mtu),
+            ..PipeSpec::default()
+        };
         let bytes = |limit: u64| QueueLimit::Bytes(Bytes(limit));
         let link = match self.queue {
             Queue::Bytes(limit) => PipeSpec { queue: bytes(limit), ..plain },
@@ -75,7 +94,7 @@ impl RandomPath {
             Queue::Shaper { burst, limit } => {
                 PipeSpec { burst: Some(Bytes(burst)), queue: bytes(limit), ..plain }
             }
-            Queue::Policer { burst } => PipeSpec { burst: Some(Bytes(burst)), queue: bytes(1514), ..plain },
+            Queue::Policer { burst } => PipeSpec { burst: Some(Bytes(burst)), queue: bytes(u64::from(self.mtu) + 14), ..plain },
             Queue::Codel { limit } => {
                 PipeSpec { queue: bytes(limit), discipline: Discipline::Codel(Codel::default()), ..plain }
             }
@@ -83,21 +102,25 @@ impl RandomPath {
         VirtualPath::new(link, self.access, self.cross, MAX_RATE, self.seed)
     }
 
-    pub fn limits(&self) -> Limits {
-        Limits { most_bytes: MAX_RATE.0 / 8, mtu: 1500, resolution_ns: 100.0 }
+    /// Finds the path MTU, as a session does before it measures.
+    pub fn limits(&self, path: &mut VirtualPath) -> Limits {
+        let found = path.discover_mtu(self.host_mtu, (!self.is_black_hole).then_some(self.mtu));
+        let mtu = found.mtu_bytes.expect("packets of the base arrive");
+        Limits { most_bytes: MAX_RATE.0 / 8, mtu, resolution_ns: 100.0 }
     }
 
-    /// IP bytes of 1500-byte packets that the link carries, bit/s.
+    /// IP bytes of the largest packets that the link carries, bit/s.
     pub fn capacity_bps(&self) -> f64 {
-        self.rate.0 as f64 * 1500.0 / 1514.0
+        self.rate.0 as f64 * f64::from(self.mtu) / (f64::from(self.mtu) + 14.0)
     }
 
-    /// Bytes of IP that the queue holds, or a policer's bucket, in packets of 1500 bytes; and what it is.
+    /// Bytes of IP that the queue holds, or a policer's bucket, in the largest packets; and what it is.
     pub fn buffer(&self) -> (f64, BufferKind) {
-        let ip = |wire: u64| wire as f64 * 1500.0 / 1514.0;
+        let mtu = f64::from(self.mtu);
+        let ip = |wire: u64| wire as f64 * mtu / (mtu + 14.0);
         match self.queue {
             Queue::Bytes(limit) => (ip(limit), BufferKind::DropTailBytes),
-            Queue::Packets(limit) => (limit as f64 * 1500.0, BufferKind::DropTailPackets),
+            Queue::Packets(limit) => (limit as f64 * mtu, BufferKind::DropTailPackets),
             Queue::Shaper { limit, .. } => (ip(limit), BufferKind::Shaper),
             Queue::Policer { burst } => (ip(burst), BufferKind::Policer),
             Queue::Codel { limit } => (ip(limit), BufferKind::ActiveQueue),
@@ -123,6 +146,8 @@ struct Scored {
     /// As a share of the truth; infinite where there is no value.
     error: f64,
     valid: bool,
+    /// The truth is in the interval.
+    covered: bool,
 }
 
 /// What the table is divided by.
@@ -142,9 +167,15 @@ impl RandomPath {
 
 impl Score {
     /// Tells the error.
-    pub fn add(&mut self, path: &RandomPath, answer: Option<f64>, truth: f64, valid: bool) -> f64 {
-        let error = answer.map_or(f64::INFINITY, |answer| answer / truth - 1.0);
-        self.answers.push(Scored { path: *path, error, valid });
+    pub fn add(&mut self, path: &RandomPath, answer: Option<Interval>, truth: f64, valid: bool) -> f64 {
+        let error = answer.map_or(f64::INFINITY, |answer| answer.value / truth - 1.0);
+        // A thousandth is less than anybody reads off.
+        let covered =
+            answer.is_some_and(|found| found.low <= truth * 1.001 && found.high >= truth * 0.999);
+        if valid && !covered {
+            println!("not in the interval: {} {answer:?} {truth:.0} {path:?}", path.seed);
+        }
+        self.answers.push(Scored { path: *path, error, valid, covered });
         error
     }
 
@@ -167,6 +198,12 @@ impl Score {
         self.answers.iter().filter(|answer| answer.valid && answer.error.abs() > share).count()
     }
 
+    /// The share of the answers without a doubt whose interval holds the truth.
+    pub fn coverage(&self) -> f64 {
+        let valid: Vec<&Scored> = self.answers.iter().filter(|answer| answer.valid).collect();
+        valid.iter().filter(|answer| answer.covered).count() as f64 / valid.len().max(1) as f64
+    }
+
     fn doubtful(&self) -> usize {
         self.answers.iter().filter(|answer| !answer.valid).count()
     }
@@ -178,22 +215,26 @@ impl Score {
     /// A row for each kind of queue, without and with cross traffic, and one for all; answers off by more than `wrong` are wrong.
     pub fn tell(&self, what: &str, wrong: f64) {
         println!(
-            "| {what} | paths | median error | 3 of 4 within | doubtful | off by more than {:.0} % without a doubt |\n|---|---|---|---|---|---|",
+            "| {what} | paths | median error | 3 of 4 within | doubtful | off by more than {:.0} % without a doubt | in the interval |\n|---|---|---|---|---|---|---|",
             wrong * 100.0
         );
         let row = |name: &str, part: Score| {
             println!(
-                "| {name} | {} | {:.1} % | {:.1} % | {} | {} |",
+                "| {name} | {} | {:.1} % | {:.1} % | {} | {} | {:.1} % |",
                 part.len(),
                 part.median() * 100.0,
                 part.quantile(0.75) * 100.0,
                 part.doubtful(),
-                part.wrong_without_warning(wrong)
+                part.wrong_without_warning(wrong),
+                part.coverage() * 100.0
             );
         };
         for kind in KINDS {
             row(&format!("{kind}, idle"), self.of(|path| path.kind() == kind && path.cross.load == 0.0));
             row(&format!("{kind}, loaded"), self.of(|path| path.kind() == kind && path.cross.load > 0.0));
+        }
+        for mtu in [1280, 1400, 1500, 9000] {
+            row(&format!("MTU {mtu}"), self.of(|path| path.mtu == mtu));
         }
         row("all", self.of(|_| true));
     }

@@ -34,7 +34,8 @@ fn make_the_corpus() {
     ];
     let order = u32::to_be_bytes;
     let words = |all: &[u32]| all.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
-    let mut pcapng = common::block(0x0a0d_0d0a, words(&[0x1a2b_3c4d, 0x0001_0000, u32::MAX, u32::MAX]), order);
+    let mut pcapng =
+        common::block(0x0a0d_0d0a, words(&[0x1a2b_3c4d, 0x0001_0000, u32::MAX, u32::MAX]), order);
     pcapng.extend(common::block(1, words(&[1 << 16, 0]), order));
     for (at, bytes) in &frames {
         let us = (common::BEGAN + at) / 1000;

@@ -81,7 +81,10 @@ fn hops_mtu_and_delay_of_a_chain_of_routers() {
     assert!((29.9..60.0).contains(&least), "{delay:#}");
     let large = lab.exec("near", &[common::binary(), "probe", "delay", "10.0.2.2", "-c", "3", "-l", "1400"]);
     assert_eq!(large.code, 1, "{large:?}");
-    assert!(large.stderr.contains("1428 bytes of IP unfragmented") && large.stderr.contains("takes 1400"), "{large:?}");
+    assert!(
+        large.stderr.contains("1428 bytes of IP unfragmented") && large.stderr.contains("takes 1400"),
+        "{large:?}"
+    );
     let fits = probe(&lab, "near", &["delay", "fd00:2::2", "-c", "3", "-i", "10ms", "-l", "1352"]);
     assert_eq!(fits["answer"]["lost"], 0, "{fits:#}");
     let nobody = lab.exec("near", &[common::binary(), "probe", "delay", "10.0.2.2", "-p", "9", "-c", "3"]);

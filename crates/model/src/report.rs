@@ -472,9 +472,8 @@ mod tests {
     /// Where a sentence makes one figure of others, it is so for the figures as they are printed.
     #[test]
     fn figures_follow_from_those_that_their_sentences_name() {
-        let number = |text: &str| -> f64 {
-            text.split_whitespace().next().unwrap().replace(',', "").parse().unwrap()
-        };
+        let number =
+            |text: &str| -> f64 { text.split_whitespace().next().unwrap().replace(',', "").parse().unwrap() };
         for rate in [1_000_000, 9_999_999, 100_000_000, 622_080_000, 10_000_000_000, 99_000_000_001] {
             for (rtt_us, kernel) in [(150, (6, 1)), (7_300, (6, 6)), (50_000, (6, 12)), (299_999, (6, 18))] {
                 let inputs = Inputs {

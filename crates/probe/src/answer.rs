@@ -19,6 +19,14 @@ impl Interval {
         Interval { low: value * (1.0 - share), value, high: value * (1.0 + share) }
     }
 
+    /// What is available, of a capacity and the mean of the cross traffic with its standard error. Bursts that are longer than a train make
+    /// errors that no train shows: on a thousand random paths 95 % of the true values are within three standard errors and a hundredth
+    /// of the capacity (crates/probe/tests/accuracy.rs).
+    pub(crate) fn left_of(capacity: Interval, value: f64, error: f64, factor: f64) -> Interval {
+        let by = 3.0 * error + 0.01 * capacity.value + factor * (capacity.high - capacity.low) / 2.0;
+        Interval { low: (value - by).max(0.0), value, high: (value + by).min(capacity.high) }
+    }
+
     /// Each number multiplied.
     pub fn times(self, factor: f64) -> Interval {
         Interval { low: self.low * factor, value: self.value * factor, high: self.high * factor }

@@ -36,7 +36,7 @@ const GROUP: usize = 6;
 /// Good enough is a standard error of this share of what is available.
 const ERROR: f64 = 0.03;
 /// An interval is in doubt that is wider than this share of its value.
-const WIDE: f64 = 0.3;
+const WIDE: f64 = 0.45;
 /// The mean of where delays begin to rise, over what is available: within this, as bursts of others disturb it.
 const KNEE: Range<f64> = 0.5..2.5;
 /// Packet times of the link that the fast end of a chirp lasts, the sum of its gaps; and its rate over that time, in capacities.
@@ -141,8 +141,7 @@ impl Method for Chirps {
         let found = self.found.zip(known.capacity_bps).map(|(cross, capacity)| {
             let value = (capacity.value - cross.value).clamp(0.0, capacity.value);
             let factor = MEAN - 1.0 + cross.value / capacity.value;
-            let by = 2.0 * cross.error + factor * (capacity.high - capacity.low) / 2.0;
-            Interval { low: (value - by).max(0.0), value, high: (value + by).min(capacity.high) }
+            Interval::left_of(capacity, value, cross.error, factor)
         });
         match found {
             None => doubts.push("no chirp arrived whole".into()),

@@ -170,7 +170,15 @@ impl Hops {
     /// A path of at most `most` hops that takes packets of `mtu` bytes; times are exact to `resolution_ns`.
     pub fn new(most: u8, mtu: u32, version: IpVersion, resolution_ns: f64) -> Self {
         let phase = if most == 0 { Phase::Done } else { Phase::Slopes { ttl: 1, number: 0 } };
-        Hops { mtu: mtu.max(SMALL * 4), version, most, resolution_ns, phase, found: Vec::new(), reached: false }
+        Hops {
+            mtu: mtu.max(SMALL * 4),
+            version,
+            most,
+            resolution_ns,
+            phase,
+            found: Vec::new(),
+            reached: false,
+        }
     }
 
     /// Where probes whose replies have one size differ by enough all are such; else half of them are, if there are any.
@@ -293,12 +301,8 @@ impl Hops {
     }
 
     fn slopes(&self, found: &Found) -> Slopes {
-        let points: Vec<(u32, u32, f64)> = found
-            .least
-            .iter()
-            .flatten()
-            .map(|trip| (trip.bytes, trip.reply_bytes, trip.ns))
-            .collect();
+        let points: Vec<(u32, u32, f64)> =
+            found.least.iter().flatten().map(|trip| (trip.bytes, trip.reply_bytes, trip.ns)).collect();
         Slopes::of(&points, self.resolution_ns)
     }
 
@@ -338,9 +342,11 @@ impl Hops {
             reached: self.reached,
             packet_bytes: self.mtu,
             validity: Validity::of(doubts, || match hops.iter().any(|hop| hop.assumes_equal_directions) {
-                true => "both methods name the same link; rates marked with ~ hold for links as fast in both \
+                true => {
+                    "both methods name the same link; rates marked with ~ hold for links as fast in both \
                          directions, because replies grew with the packets; intervals cover other links too"
-                    .into(),
+                        .into()
+                }
                 false => "both methods name the same link".into(),
             }),
             hops,

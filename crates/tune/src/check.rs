@@ -5,7 +5,12 @@ use std::fs;
 use serde::Serialize;
 
 use crate::{
-    advise::advise, error::Error, facts::{HostFacts, Reading}, journal::Journal, roots::Roots, setting, sysctl,
+    advise::advise,
+    error::Error,
+    facts::{HostFacts, Reading},
+    journal::Journal,
+    roots::Roots,
+    setting, sysctl,
 };
 
 /// Something that is not as it should be.
@@ -58,10 +63,15 @@ fn unsuitable(journal: &Journal, facts: &HostFacts) -> Vec<Difference> {
         Ok(advice) => advice,
         Err(refusal) => {
             let (name, now) = ("this host".into(), Some("not able to".into()));
-            return vec![Difference { name, now, expected: format!("good for {}: {refusal}", journal.purpose) }];
+            return vec![Difference {
+                name,
+                now,
+                expected: format!("good for {}: {refusal}", journal.purpose),
+            }];
         }
     };
-    let devices = advice.device_changes().filter(|_| journal.devices).map(|(name, value)| (name, value.into()));
+    let devices =
+        advice.device_changes().filter(|_| journal.devices).map(|(name, value)| (name, value.into()));
     let sysctls = advice.changes().map(|(name, _, value)| (name.to_string(), value.to_string()));
     let is_new = |name: &str| journal.settings.iter().all(|change| change.name != name);
     sysctls

@@ -154,7 +154,10 @@ fn kill_at_each(what: &str, prepare: impl Fn(usize) -> (tempfile::TempDir, PathB
             }
             let killed = kill_at(what, step, directory.path(), &proc_sys);
             if Journal::read(&roots).unwrap().is_some_and(|journal| !journal.complete) {
-                assert!(!check(&roots, &HostFacts::default()).unwrap().unwrap().is_empty(), "what was cut short differs");
+                assert!(
+                    !check(&roots, &HostFacts::default()).unwrap().unwrap().is_empty(),
+                    "what was cut short differs"
+                );
             }
             revert(&roots, |_| {}).unwrap();
             assert_eq!(

@@ -14,6 +14,6 @@ pub mod wire;
 
 pub use client::{Session, SessionOptions};
 pub use error::Error;
-pub(crate) use path_mtu::{forbid_fragments, mtu_of};
 pub use path_mtu::route_mtu;
+pub(crate) use path_mtu::{forbid_fragments, mtu_of};
 pub use unanswered::{hops, mtu, resolve};

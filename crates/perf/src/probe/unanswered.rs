@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use probe::{HopPacket, HopReply, Hops, HopsAnswer, IpVersion as ProbedVersion, MtuAnswer, MtuOutcome, MtuSearch};
+use probe::{
+    HopPacket, HopReply, Hops, HopsAnswer, IpVersion as ProbedVersion, MtuAnswer, MtuOutcome, MtuSearch,
+};
 use socket2::Socket;
 
 use super::{
@@ -147,12 +149,7 @@ impl Asker {
         told::tell_errors(&socket, to.is_ipv4(), true).attempted(what)?;
         forbid_fragments(&socket, to.is_ipv4())?;
         socket.set_nonblocking(true).attempted(what)?;
-        Ok(Asker {
-            socket,
-            to,
-            next: std::cell::Cell::new(PORTS.start),
-            too_big: std::cell::Cell::new(None),
-        })
+        Ok(Asker { socket, to, next: std::cell::Cell::new(PORTS.start), too_big: std::cell::Cell::new(None) })
     }
 
     fn version(&self) -> ProbedVersion {

@@ -81,7 +81,9 @@ pub fn measure(
             let mut bytes = request.to_bytes(options.key.as_ref());
             bytes.resize(options.payload.max(least), 0);
             match socket.send(&bytes) {
-                Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => return Err(too_big(&socket, options, e)),
+                Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => {
+                    return Err(too_big(&socket, options, e));
+                }
                 Err(e) if !told::is_passing(&e) => {
                     return Err(e).attempted(|| format!("cannot send to {}", options.to));
                 }

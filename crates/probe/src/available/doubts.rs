@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// An interval is in doubt that is wider than this share of its value.
-const WIDE: f64 = 0.3;
+const WIDE: f64 = 0.45;
 /// What a policer's bucket holds at least, in packets, for others to be told by the tokens that are missing.
 const POLICED_PACKETS: f64 = 30.0;
 

@@ -287,8 +287,7 @@ impl Available {
         // A = C - X with X = C a - R, where a train at R takes a = (R + X) / C times as long: what C is off by counts a - 1 times.
         let busy = if self.bucket_bytes().is_some() { BUSY_BUCKET } else { BUSY };
         let factor = busy - 1.0 + cross.value / most.value;
-        let by = 2.0 * cross.error + factor * (most.high - most.low) / 2.0;
-        Some(Interval { low: (value - by).max(0.0), value, high: (value + by).min(most.high) })
+        Some(Interval::left_of(most, value, cross.error, factor))
     }
 
     /// Slower streams to a policer: others' tokens are missing sooner than the stream's alone would be.

@@ -73,6 +73,10 @@ pub struct BufferAnswer {
     pub plot: Vec<(usize, Option<f64>)>,
 }
 
+/// A queue is full a little before or after its limit, as other traffic and an active queue's first drops have it: on random paths 95 %
+/// of the true values are within this share and a packet (crates/probe/tests/accuracy.rs).
+const UNEVEN: f64 = 0.02;
+
 /// The method.
 #[derive(Debug, Clone)]
 pub struct Buffer {
@@ -201,7 +205,7 @@ impl Method for Buffer {
         let buffer = bytes.map(|bytes| {
             let blur = packet + self.limits.resolution_ns / gap * packet;
             let share = capacity.capacity_bps.map_or(0.0, |c| ((c.high - c.low) / 2.0 / c.value).min(0.5));
-            let by = blur + share * bytes;
+            let by = blur + (UNEVEN + share) * bytes;
             Interval { low: (bytes - by).max(0.0), value: bytes, high: bytes + by }
         });
         if let Some(found) = buffer

@@ -15,6 +15,10 @@ const ROUNDS: usize = 6;
 const ENOUGH: usize = 6;
 /// Undisturbed bursts differ by no more than this share, and what time stamps blur.
 const ALIKE: f64 = 0.05;
+/// The upper bound is that of the burst that is faster than this share, as far as it is no more than so many times the value: a queue
+/// behind the narrow link makes single bursts faster.
+const FASTEST: f64 = 0.98;
+const MOST_ABOVE: f64 = 1.1;
 /// Gaps between two packets count where they are so many times the resolution.
 const WINDOW: f64 = 15.0;
 
@@ -90,13 +94,15 @@ impl Capacity {
             (value, vec![value])
         } else {
             self.undisturbed = Undisturbed::TooFew;
-            (mode(&rates).unwrap_or(typical), rates)
+            (mode(&rates).unwrap_or(typical), rates.clone())
         };
+        // Beside other traffic the fastest bursts are those with the least of it between their packets.
+        let fastest = quantile(&rates, FASTEST).unwrap_or(value).clamp(value, value * MOST_ABOVE);
         let (low, high) = (quantile(&sample, 0.1).unwrap_or(value), quantile(&sample, 0.9).unwrap_or(value));
         self.found = Some(Interval {
             low: low.min(value) * (1.0 - blur),
             value,
-            high: high.max(value) * (1.0 + blur),
+            high: high.max(fastest) * (1.0 + blur),
         });
         self.phase = Phase::Long { rate_bps: 2.0 * value, left: LONG_TRIES };
     }

@@ -94,7 +94,9 @@ impl RandomPath {
             Queue::Shaper { burst, limit } => {
                 PipeSpec { burst: Some(Bytes(burst)), queue: bytes(limit), ..plain }
             }
-            Queue::Policer { burst } => PipeSpec { burst: Some(Bytes(burst)), queue: bytes(u64::from(self.mtu) + 14), ..plain },
+            Queue::Policer { burst } => {
+                PipeSpec { burst: Some(Bytes(burst)), queue: bytes(u64::from(self.mtu) + 14), ..plain }
+            }
             Queue::Codel { limit } => {
                 PipeSpec { queue: bytes(limit), discipline: Discipline::Codel(Codel::default()), ..plain }
             }
@@ -170,8 +172,7 @@ impl Score {
     pub fn add(&mut self, path: &RandomPath, answer: Option<Interval>, truth: f64, valid: bool) -> f64 {
         let error = answer.map_or(f64::INFINITY, |answer| answer.value / truth - 1.0);
         // A thousandth is less than anybody reads off.
-        let covered =
-            answer.is_some_and(|found| found.low <= truth * 1.001 && found.high >= truth * 0.999);
+        let covered = answer.is_some_and(|found| found.low <= truth * 1.001 && found.high >= truth * 0.999);
         if valid && !covered {
             println!("not in the interval: {} {answer:?} {truth:.0} {path:?}", path.seed);
         }

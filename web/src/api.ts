@@ -146,6 +146,7 @@ export interface FlowSummary {
   limited: Limited;
   limited_steady: Limited;
   verdict: Cause | null;
+  verdict_also?: Cause;
   evidence: string[];
   remedy: string | null;
 }

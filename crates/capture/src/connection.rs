@@ -84,17 +84,17 @@ impl Connection {
                 other.sender.hears(now_ns, segment.ack, says, rows);
             }
         }
+        let mut since_ack_ns = None;
         if let Some((value, echo)) = segment.stamps {
             end.stamp(now_ns, value);
-            if segment.payload > 0
-                && let Some(at_ns) = other.echoed(echo)
-            {
-                end.sender.is_so_far_away(now_ns.saturating_sub(at_ns));
+            if segment.payload > 0 {
+                since_ack_ns = other.echoed(echo).map(|at_ns| now_ns.saturating_sub(at_ns));
             }
         }
         if segment.payload > 0 {
             let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
             end.learn_mss(other, segment.payload);
+            end.sender.measure_distance(now_ns, since_ack_ns);
             end.sender.sends(now_ns, seq, segment.payload, rows);
         }
         end.has_fin |= segment.flags.fin();
@@ -125,8 +125,8 @@ impl Connection {
     /// round-trip times lack.
     fn measure_handshake(now_ns: u64, end: &mut End, other: &mut End, segment: &Segment) {
         let Some(syn) = other.syn.filter(|syn| syn.retries == 0) else { return };
-        if segment.ack == syn.seq.wrapping_add(1) && !end.sender.is_distance_known() {
-            end.sender.is_so_far_away(now_ns.saturating_sub(syn.at_ns));
+        if segment.ack == syn.seq.wrapping_add(1) {
+            end.sender.distance.add_handshake(now_ns.saturating_sub(syn.at_ns));
         }
     }
 }

@@ -41,6 +41,11 @@ pub struct Flow {
     pub bytes: u64,
     /// When its first and last packet passed, microseconds since the capture's first.
     pub span_us: (i64, i64),
+    /// How long it takes from here to the sender and back without queues, microseconds. Where that is not known, round-trip times
+    /// are those from here to the receiver and back, at least.
+    pub distance_us: Option<i64>,
+    /// The distance was followed over time, so that round-trip times have queues between the sender and here in them.
+    pub is_distance_followed: bool,
 }
 
 /// What became of a capture.
@@ -127,6 +132,8 @@ impl Dissector {
                     to: other.address,
                     bytes: end.sender.delivered(),
                     span_us: (us(from), us(to)),
+                    distance_us: end.sender.distance.unloaded_ns().map(us),
+                    is_distance_followed: end.sender.distance.is_followed(),
                 });
             }
         }

@@ -7,6 +7,7 @@
 
 mod connection;
 mod dissector;
+mod distance;
 mod error;
 mod link;
 mod packets;

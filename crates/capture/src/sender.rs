@@ -2,9 +2,10 @@
 //!
 //! - Segments that were seen before are retransmissions; so are those that fill a gap which is older than 3 ms, for the first try was
 //!   lost before it came here. A younger gap is reordering (Wireshark takes the same time).
-//! - Round-trip times are from a segment to the ACK that covers it, none where one of the segments covered was sent again (Karn);
-//!   smoothed as in RFC 6298. What lies between the sender and here is added: the time from an ACK to the first data with its time
-//!   stamp (RFC 7323), or else what the handshake took.
+//! - Round-trip times are from a segment to the ACK that covers it, none where one of the segments covered was sent again (Karn), or waited for
+//!   one before it that came late.
+//!   As in the kernel the oldest of these segments counts for the smoothed time (RFC 6298) and the newest for the smallest.
+//!   What lies between the sender and here is added, see [`crate::distance`].
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,12 +14,12 @@ use std::{
 
 use schema::{Event, EventKind, FlowSample, TraceKind, TraceRow};
 
+use crate::distance::Distance;
+
 /// A gap that is filled within this time was no loss, nanoseconds.
 const REORDERED_NS: u64 = 3_000_000;
 /// Segments that may wait for their ACKs: of a capture of one direction none ever comes.
 const PENDING_MOST: usize = 1 << 20;
-/// Of so many distances to the sender the least counts.
-const DISTANCES: usize = 4;
 /// Gaps that are remembered.
 const GAPS_MOST: usize = 1 << 16;
 
@@ -54,8 +55,9 @@ pub(crate) struct Sender {
     pub(crate) mss: u32,
     window: Option<u32>,
     rtt: Rtt,
-    /// How long it lately took from here to the sender and back, nanoseconds, the newest last.
-    before_here_ns: VecDeque<u64>,
+    pub(crate) distance: Distance,
+    /// When it last sent data.
+    last_data_ns: Option<u64>,
     bytes_sent: u64,
     bytes_again: u64,
     segments: u64,
@@ -71,7 +73,8 @@ pub(crate) struct Sender {
 struct Pending {
     end: i64,
     at_ns: u64,
-    again: bool,
+    /// It was sent again, or its ACK waits for a segment before it that was.
+    waits: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,8 +92,9 @@ struct Rtt {
 }
 
 impl Rtt {
-    fn add(&mut self, sample: u64) {
-        self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
+    /// `sample` is smoothed; `shortest` counts for the least.
+    fn add(&mut self, sample: u64, shortest: u64) {
+        self.least = Some(self.least.map_or(shortest, |least| least.min(shortest)));
         match self.smoothed {
             None => (self.smoothed, self.variation) = (Some(sample), sample / 2),
             Some(smoothed) => {
@@ -114,7 +118,8 @@ impl Sender {
             mss: 0,
             window: None,
             rtt: Rtt::default(),
-            before_here_ns: VecDeque::new(),
+            distance: Distance::default(),
+            last_data_ns: None,
             bytes_sent: 0,
             bytes_again: 0,
             segments: 0,
@@ -136,21 +141,13 @@ impl Sender {
         u64::try_from(if self.acked > 0 { self.acked } else { self.sent }).unwrap_or(0)
     }
 
-    /// From here to the sender and back it took so long: from an ACK to the data that it set free.
-    pub(crate) fn is_so_far_away(&mut self, ns: u64) {
-        if self.before_here_ns.len() == DISTANCES {
-            self.before_here_ns.pop_front();
+    /// Data passes, the first that echoes an ACK of `since_ack_ns` ago, or none of these.
+    pub(crate) fn measure_distance(&mut self, now_ns: u64, since_ack_ns: Option<u64>) {
+        let last = self.last_data_ns.replace(now_ns);
+        if let Some(since_ack_ns) = since_ack_ns {
+            let silent_ns = last.map_or(u64::MAX, |last| now_ns.saturating_sub(last));
+            self.distance.add_echo(since_ack_ns, silent_ns);
         }
-        self.before_here_ns.push_back(ns);
-    }
-
-    pub(crate) fn is_distance_known(&self) -> bool {
-        !self.before_here_ns.is_empty()
-    }
-
-    /// The least of late: a sender may have had nothing to send, or waited for its pacing.
-    fn before_here_ns(&self) -> u64 {
-        self.before_here_ns.iter().copied().min().unwrap_or(0)
     }
 
     /// The first data byte's number.
@@ -175,13 +172,16 @@ impl Sender {
         }
         self.passes(now_ns, rows);
         let again = self.is_again(now_ns, begin, end);
+        if begin < self.sent {
+            // ACKs of what was sent after it wait for it.
+            let first = self.pending.partition_point(|p| p.end <= begin);
+            self.pending.iter_mut().skip(first).for_each(|p| p.waits = true);
+        }
         self.segments += 1;
         self.bytes_sent += u64::from(payload);
         if again {
             self.segments_again += 1;
             self.bytes_again += u64::from(payload);
-            let first = self.pending.partition_point(|p| p.end <= begin);
-            self.pending.iter_mut().skip(first).take_while(|p| p.end <= end).for_each(|p| p.again = true);
             self.event(now_ns, EventKind::Retransmit, 1, rows);
         }
         if begin > self.sent && self.gaps.len() < GAPS_MOST {
@@ -192,7 +192,7 @@ impl Sender {
             if self.pending.len() == PENDING_MOST {
                 self.pending.pop_front();
             }
-            self.pending.push_back(Pending { end, at_ns: now_ns, again });
+            self.pending.push_back(Pending { end, at_ns: now_ns, waits: again });
         }
         let kind = if again { TraceKind::Retransmit } else { TraceKind::Sent };
         let trace =
@@ -231,15 +231,18 @@ impl Sender {
         // An ACK of the end of a connection is one above its last byte.
         let acked = self.place(ack).min(self.sent);
         self.passes(now_ns, rows);
+        let mut oldest: Option<Pending> = None;
         let mut newest: Option<Pending> = None;
-        let mut again = false;
+        let mut waited = false;
         while let Some(first) = self.pending.front().copied().filter(|p| p.end <= acked) {
             self.pending.pop_front();
-            again |= first.again;
+            waited |= first.waits;
+            oldest = oldest.or(Some(first));
             newest = Some(first);
         }
-        if let Some(covered) = newest.filter(|_| !again) {
-            self.rtt.add(now_ns.saturating_sub(covered.at_ns) + self.before_here_ns());
+        if let (Some(oldest), Some(newest), false) = (oldest, newest, waited) {
+            let since = |segment: Pending| now_ns.saturating_sub(segment.at_ns) + self.distance.now_ns();
+            self.rtt.add(since(oldest), since(newest));
         }
         self.acked = self.acked.max(acked);
         if let Some(window) = says.window {

@@ -86,9 +86,9 @@ pub struct Iperf3Args {
     /// Only these flows (may be given several times, or separated by commas)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     flow: Vec<String>,
-    /// Length of an interval, of a run that is no test between hosts
-    #[arg(short, long, default_value = "1s", value_name = "TIME")]
-    interval: Time,
+    /// Length of an interval, of a run that is no test between hosts [default: 1s]
+    #[arg(short, long, value_name = "TIME")]
+    interval: Option<Time>,
     /// As iperf3's -J, --json-stream, or its lines of text
     #[arg(long, value_enum, default_value_t = Form::Json)]
     format: Form,
@@ -117,10 +117,29 @@ pub fn run(command: &ExportCommand, runs_dir: &Path, json: bool) -> anyhow::Resu
                 Table::Events => TableName::Events,
                 Table::Trace => TableName::Trace,
             };
-            records::write(args.output.as_deref(), &find(&args.run)?.csv(table, &args.only)?, json)
+            let run = find(&args.run)?;
+            refuse_unknown(&run, &args.only)?;
+            records::write(args.output.as_deref(), &run.csv(table, &args.only)?, json)
         }
         ExportCommand::Gnuplot(args) => gnuplot(args, &find(&args.run)?, json),
         ExportCommand::Xplot(args) => xplot(args, &find(&args.run)?, json),
+    }
+}
+
+/// A name that the run does not have would give an empty table.
+fn refuse_unknown(run: &Run, only: &[String]) -> anyhow::Result<()> {
+    let summary = run.run();
+    let flows = summary.flows.iter().map(|flow| &flow.name);
+    let links = summary.links.iter().map(|link| &link.name);
+    let known: Vec<&String> = flows.chain(links).collect();
+    let is_subject =
+        |name: &String| run.events().is_ok_and(|events| events.iter().any(|event| event.subject == *name));
+    match only.iter().find(|name| !known.contains(name) && !is_subject(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let known = known.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            Err(Exit::BadInput(format!("this run has no flow or link \"{name}\"; it has {known}")).into())
+        }
     }
 }
 
@@ -173,7 +192,11 @@ fn iperf3(args: &Iperf3Args, run: &Run, json: bool) -> anyhow::Result<()> {
 fn report(run: &Run, args: &Iperf3Args) -> anyhow::Result<Report> {
     let kept = run.path.join(FILE_NAME);
     if !kept.exists() {
-        return recorded_report::report(run, &args.flow, args.interval);
+        return recorded_report::report(run, &args.flow, args.interval.unwrap_or(Time::from_secs(1)));
+    }
+    if args.interval.is_some() {
+        let why = "--interval is for runs that are no tests between hosts: a test's intervals are those that it was made with";
+        return Err(Exit::BadInput(why.into()).into());
     }
     if !args.flow.is_empty() {
         return Err(Exit::BadInput("--flow is for runs that are no tests between hosts".into()).into());

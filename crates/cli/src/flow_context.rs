@@ -6,7 +6,7 @@ use model::{Ip, Transport};
 use net::{LossUnit, PipeSpec};
 use scenario::{Flow, Host, Kind, Scenario, Tcp, Udp};
 use units::{BitRate, Time};
-use verdict::{Buffer, FlowContext, PathLink};
+use verdict::{Buffer, FlowContext, Generator, PathLink};
 
 /// The most that a host with segmentation offload hands over at once (GSO_LEGACY_MAX_SIZE, linux/netdevice.h).
 const SUPER_PACKET_BYTES: u32 = 65_536;
@@ -133,6 +133,14 @@ pub fn flow_context(scenario: &Scenario, flow: &Flow) -> FlowContext {
     }
     let Kind::Tcp(tcp) = &flow.kind else { return context };
     context.pacing_bps = tcp.pacing.map(BitRate::as_f64);
+    context.pacing_option = "the flow's pacing".into();
+    context.generator = Some(Generator {
+        write_bps: tcp.write_rate.map(BitRate::as_f64),
+        read_bps: tcp.read_rate.map(BitRate::as_f64),
+        reader_pauses: tcp.reader_stops.is_some(),
+        uses_file: false,
+        size_bytes: tcp.size.map(|size| size.0),
+    });
     (context.send_buffer, context.receive_buffer) = buffers(scenario, flow, tcp);
     context
 }

@@ -22,6 +22,9 @@ const MAX_BYTES: u64 = 8 << 30;
 /// Rows of the trace that wait to be written.
 const TRACE_ROWS: usize = 1 << 16;
 
+/// A capture point that is further from the sender than so much of the round-trip time is not at the sender.
+const FAR: f64 = 0.05;
+
 /// Captures.
 #[derive(Debug, Args)]
 pub struct PcapArgs {
@@ -93,6 +96,7 @@ fn one_pcap(file: &Path, sample: Time, runs_dir: &Path) -> anyhow::Result<Import
         "what is in flight, lost and acknowledged is as it passed where the packets were captured; no window of the sender's is known"
             .into(),
     ];
+    notes.extend(distance_notes(&seen.flows, &flows));
     notes.extend(packets.is_cut().then(|| "the file is cut: what came after is missing".into()));
     let seconds = seen.duration_us as f64 * 1e-6;
     let run = RunSummary {
@@ -106,6 +110,41 @@ fn one_pcap(file: &Path, sample: Time, runs_dir: &Path) -> anyhow::Result<Import
     };
     let summary = summary(file, "the packets of", run);
     Ok(Imported::whole(file, writer.finish(&summary, &seen.rows, &[], &seen.events)?))
+}
+
+/// What the round-trip times lack, where the capture point is not at the sender.
+fn distance_notes(seen: &[capture::Flow], flows: &[FlowSummary]) -> Vec<String> {
+    let named = |is_meant: &dyn Fn(&capture::Flow, &FlowSummary) -> bool| {
+        let names: Vec<&str> = seen
+            .iter()
+            .zip(flows)
+            .filter(|(seen, flow)| is_meant(seen, flow))
+            .map(|(seen, _)| seen.name.as_str())
+            .collect();
+        let first = names.first()?;
+        Some(match names.len() {
+            1 => (*first).to_string(),
+            count => format!("{first} and {} other flows", count - 1),
+        })
+    };
+    let is_unknown = |seen: &capture::Flow, _: &FlowSummary| seen.distance_us.is_none();
+    let is_far = |seen: &capture::Flow, flow: &FlowSummary| {
+        let least = flow.min_rtt_us.unwrap_or(0.0);
+        !seen.is_distance_followed && seen.distance_us.is_some_and(|us| us as f64 > FAR * least)
+    };
+    let unknown = named(&is_unknown).map(|names| {
+        format!(
+            "how far the sender is cannot be seen (no handshake, and no data that an ACK set free): round-trip times of {names} \
+             are those from the capture point to the receiver and back"
+        )
+    });
+    let far = named(&is_far).map(|names| {
+        format!(
+            "the handshake alone shows how far the sender is (no time stamps, or a sender that was mostly idle): round-trip times \
+             of {names} lack the queues between the sender and the capture point"
+        )
+    });
+    unknown.into_iter().chain(far).collect()
 }
 
 /// Makes a record of each log of `ss -tin`.

@@ -120,7 +120,11 @@ pub fn complete(
     outcome.events.sort_by_key(|event| event.time_us);
     for (flow, end) in scenario.flows.iter().zip(&outcome.flow_ends) {
         let virtual_time = summary.engine == Engine::Sim.name();
-        let context = FlowContext { virtual_time, ..flow_context(scenario, flow) };
+        let idle = outcome.quality.cpu_idle_min.filter(|_| !virtual_time);
+        let idle =
+            idle.map(|idle| format!("the processors were {:.0} % idle in the busiest second", idle * 100.0));
+        let host_use = idle.into_iter().collect();
+        let context = FlowContext { virtual_time, host_use, ..flow_context(scenario, flow) };
         verdict::decide(&mut outcome.flows, &outcome.links, &context);
         let micros = |time: Time| (time.0 / 1000) as i64;
         let times = FlowTimes {

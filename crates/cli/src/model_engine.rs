@@ -282,6 +282,7 @@ fn tcp_summary(summary: FlowSummary, inputs: &PathInputs, prediction: &Predictio
         limited,
         limited_steady: steady,
         verdict: Some(cause),
+        verdict_also: prediction.verdict_also,
         evidence: prediction.limits.iter().map(|l| l.sentence.clone()).collect(),
         ..summary
     }

@@ -88,8 +88,12 @@ impl Tests<'_> {
         let mut teller = Teller::new(Form::Json, SAMPLE, false, Some(recording));
         let tested = iperf3::test(&options, &self.stop, &mut teller);
         let seen = teller.finish();
-        let kept =
-            test_record::keep(seen, tested.peer_samples, &options, &tested.report, test.wire_limit_bps)?;
+        let ends = test_record::Ends {
+            wire_limit_bps: test.wire_limit_bps,
+            busy: tested.busy,
+            peer_busy: tested.peer_busy,
+        };
+        let kept = test_record::keep(seen, tested.peer_samples, &options, &tested.report, ends)?;
         match tested.error {
             None => {}
             Some(iperf3::Error::Interrupted) => return Err(Exit::Interrupted.into()),

@@ -40,7 +40,7 @@ pub struct PlotArgs {
     /// Metrics, separated by commas: cwnd, rtt, goodput, ... or any column's name
     #[arg(long, value_delimiter = ',', default_value = "goodput,cwnd,rtt")]
     metric: Vec<String>,
-    /// Draw against this metric instead of time, a point for each sample
+    /// Draw against this metric instead of time, a point for each sample: of the second half of each flow, or of --from to --to
     #[arg(long, value_name = "METRIC")]
     against: Option<String>,
     /// Only from this time since the start, as in 4.5s
@@ -95,7 +95,7 @@ pub fn plot(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     let end = runs.iter().map(|r| r.run.duration_s).fold(0.0, f64::max);
     let from = args.from.map_or(0.0, Time::as_secs_f64);
     let to = args.to.map_or(end, Time::as_secs_f64);
-    if from >= to {
+    if from >= to || from > end {
         return Err(Exit::BadInput(format!("there is nothing between {from} s and {to} s")).into());
     }
     let span_s = (args.from.is_some() || args.to.is_some()).then_some((from, to));

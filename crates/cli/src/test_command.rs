@@ -34,9 +34,10 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let recording = (!args.no_record).then(|| Recording::new(runs_dir, &options));
     let mut teller = Teller::new(form, args.sample, args.is_auto(), recording);
     let tested = iperf3::test(&options, &stop, &mut teller);
-    let Tested { report, error, peer_samples, .. } = tested;
+    let Tested { report, error, peer_samples, busy, peer_busy, .. } = tested;
+    let ends = test_record::Ends { wire_limit_bps: None, busy, peer_busy };
     let seen = teller.finish();
-    let kept = test_record::keep(seen, peer_samples, &options, &report, None)?;
+    let kept = test_record::keep(seen, peer_samples, &options, &report, ends)?;
     match form {
         Form::Text(format) => {
             if let (Some(start), Some(end)) = (&report.start, &report.end) {

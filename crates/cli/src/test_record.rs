@@ -12,7 +12,7 @@ use perf::{
 use record::Writer;
 use schema::{FlowSample, Metrics, RunSummary, Summary};
 use serde_json::{Value, json};
-use verdict::{Buffer, FlowContext, FlowTimes};
+use verdict::{Buffer, FlowContext, FlowTimes, Generator};
 
 use crate::{
     flow_context,
@@ -26,6 +26,17 @@ use crate::{
 const ENGINE: &str = "test";
 /// A sample of the other end belongs to ours if it is not further away than so many sample intervals.
 const NEAR: i64 = 2;
+
+/// What is known of a test beside its report.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ends {
+    /// Goodput that the path is known to allow.
+    pub wire_limit_bps: Option<f64>,
+    /// How much of the time this end's busiest stream ran or waited for a processor, 0 to 1.
+    pub busy: Option<f64>,
+    /// The same of the other end.
+    pub peer_busy: Option<f64>,
+}
 
 /// A record being written.
 pub struct Recording {
@@ -68,14 +79,13 @@ impl Recording {
     }
 }
 
-/// Completes the record and explains the test; `None` where no data ever flowed. `wire_limit_bps` is the goodput that the path
-/// is known to allow.
+/// Completes the record and explains the test; `None` where no data ever flowed.
 pub fn keep(
     seen: Seen,
     peer: Vec<FlowSample>,
     options: &ClientOptions,
     report: &Report,
-    wire_limit_bps: Option<f64>,
+    ends: Ends,
 ) -> anyhow::Result<Option<Kept>> {
     let Some(start) = &report.start else { return Ok(None) };
     let mut rows = join(seen.rows, &peer);
@@ -89,14 +99,22 @@ pub fn keep(
     for connection in &start.connections {
         let name = flow_name(connection.id);
         let here = connection.local.ip().to_string();
-        let context = FlowContext {
-            wire_limit_bps,
-            unknown_path: wire_limit_bps.is_none(),
-            ..context(start, &options.spec, &name, connection.sender, here)
-        };
-        verdict::decide(&mut rows, &[], &context);
         let end = report.end.as_ref();
         let stream = end.and_then(|end| end.streams.iter().find(|stream| stream.id == connection.id));
+        let mut context = FlowContext {
+            wire_limit_bps: ends.wire_limit_bps,
+            unknown_path: ends.wire_limit_bps.is_none(),
+            is_one_host: connection.local.ip() == connection.remote.ip(),
+            ..context(start, &options.spec, &name, connection.sender, here)
+        };
+        context.host_use = host_use(&ends, &context, connection.sender);
+        context.generator = Some(Generator {
+            uses_file: options.spec.file.is_some(),
+            // Whatever ended it: when all is written, the application is no limit.
+            size_bytes: stream.map(|stream| stream.sent.bytes).filter(|bytes| *bytes > 0),
+            ..Generator::default()
+        });
+        verdict::decide(&mut rows, &[], &context);
         let mut flow = verdict::summarize(&rows, &[], &times(start, report, stream, &rows, &name), &context);
         flow.cc_kernel_name = options.congestion.clone();
         if let Some(stream) = stream {
@@ -180,16 +198,30 @@ fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String
         (None, true) => tuned(sysctl),
         (None, false) => Buffer::Unknown,
     };
-    let rate = [spec.fq_rate, spec.rate].into_iter().flatten().min();
+    let asked = [("-b", spec.rate), ("--fq-rate", spec.fq_rate)];
+    let rate = asked.into_iter().filter_map(|(option, rate)| Some((rate?, option))).min();
     FlowContext {
         name: name.into(),
         from,
         to,
         send_buffer: buffer(sends, "net.ipv4.tcp_wmem"),
         receive_buffer: buffer(!sends, "net.ipv4.tcp_rmem"),
-        pacing_bps: rate.map(units::BitRate::as_f64),
+        pacing_bps: rate.map(|(rate, _)| rate.as_f64()),
+        pacing_option: rate.map_or("", |(_, option)| option).into(),
         ..FlowContext::default()
     }
+}
+
+/// How busy the threads were that sent and received.
+fn host_use(ends: &Ends, context: &FlowContext, sends: bool) -> Vec<String> {
+    let (from, to) = if sends { (ends.busy, ends.peer_busy) } else { (ends.peer_busy, ends.busy) };
+    [("sender", &context.from, from), ("receiver", &context.to, to)]
+        .into_iter()
+        .filter_map(|(what, host, busy)| {
+            let percent = busy? * 100.0;
+            Some(format!("the {what} on {host} ran, or waited for a processor, {percent:.0} % of the time"))
+        })
+        .collect()
 }
 
 fn times(

@@ -16,7 +16,10 @@ pub fn text(kept: &Kept) -> String {
     let mut lines = Vec::new();
     if flows.len() <= ONE_BY_ONE {
         for flow in flows {
-            lines.push(format!("\n{} was limited by: {}", flow.name, causes(&flow.limited, run.duration_s)));
+            let both = flow.verdict_also.and(view::words::limits(flow));
+            let both = both.map_or(String::new(), |both| format!("; {both} both bind"));
+            let causes = causes(&flow.limited, run.duration_s);
+            lines.push(format!("\n{} was limited by: {causes}{both}", flow.name));
             lines.extend(reasons(flow));
         }
     } else {

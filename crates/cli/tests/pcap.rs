@@ -156,6 +156,79 @@ fn an_imported_capture_agrees_with_the_kernel() {
     assert!(ran.code == 2 && ran.stderr.contains("neither a pcap nor a pcapng"), "{ran:?}");
 }
 
+/// Round-trip times of a sender that is idle most of the time, and of one that never is: as its kernel has them, over IPv4 and IPv6, with
+/// and without time stamps and SACK, captured at the sender and at the receiver.
+#[test]
+fn an_imported_captures_round_trips_are_the_kernels() {
+    let _turn = one_lab_at_a_time();
+    let scenario = SMALL
+        .replace("\"10.0.0.1/24\"", "[\"10.0.0.1/24\", \"fd00::1/64\"]")
+        .replace("\"10.0.0.2/24\"", "[\"10.0.0.2/24\", \"fd00::2/64\"]")
+        .replace("delay = \"10ms\"", "delay = \"20ms\"");
+    let place = Place::new(&scenario);
+    let lab = Lab::up(&place, &[]);
+    let program = common::binary();
+    assert_eq!(lab.sh("h2", &format!("{program} serve -i 0 >serve.log 2>&1 &")).code, 0);
+    assert!(eventually(|| lab.sh("h2", "cat /proc/net/tcp6").stdout.contains(":1451 ")));
+    let figure = |flow: &serde_json::Value, key: &str| {
+        flow[key].as_f64().unwrap_or_else(|| panic!("no {key}: {flow:#}"))
+    };
+    // Without time stamps queues before the receiver are not seen there.
+    let cases: [(&str, &str, &[&str], bool); 6] = [
+        ("10.0.0.2", "1 1", &["-b", "20M"], false),
+        ("fd00::2", "1 1", &["-b", "20M"], false),
+        ("10.0.0.2", "0 0", &["-b", "1M"], false),
+        ("fd00::2", "0 1", &["-b", "1M"], false),
+        ("fd00::2", "1 1", &[], true),
+        ("10.0.0.2", "1 0", &[], true),
+    ];
+    for (address, options, rate, is_bulk) in cases {
+        let (stamps, sack) = options.split_once(' ').unwrap();
+        for host in ["h1", "h2"] {
+            let stamps = format!("net.ipv4.tcp_timestamps={stamps}");
+            let ran = lab.exec(host, &["sysctl", "-qw", &stamps, &format!("net.ipv4.tcp_sack={sack}")]);
+            assert_eq!(ran.code, 0, "{ran:?}");
+        }
+        let (mut tries, mut kernel);
+        tries = 0;
+        loop {
+            assert_eq!(lab.shell(&["pcap h1 h1.pcapng", "pcap h2 h2.pcapng"]).code, 0);
+            let test = [&[program, "test", address, "-t", "2", "--no-record", "--json"], rate].concat();
+            kernel = lab.exec("h1", &test).json()["flows"][0].clone();
+            assert_eq!(lab.shell(&["pcap stop h1.pcapng", "pcap stop h2.pcapng"]).code, 0);
+            // A machine that stood still shows in the kernel's own times.
+            if is_bulk || figure(&kernel, "max_rtt_us") < 40_000.0 {
+                break;
+            }
+            tries += 1;
+            if tries == 3 {
+                testing::skip(testing::Missing::QuietMachine, "round trips of an idle path took over 40 ms");
+                return;
+            }
+        }
+        for name in ["h1.pcapng", "h2.pcapng"] {
+            let file = place.path(name);
+            let imported = place.run(&["import", "pcap", file.to_str().unwrap(), "--json"]).json();
+            let record = imported["records"][0]["record"].as_str().unwrap();
+            let run = &place.run(&["show", record, "--json"]).json()["runs"][0];
+            let flows = run["flows"].as_array().unwrap();
+            let bytes = |flow: &&serde_json::Value| flow["bytes"].as_u64();
+            let seen = flows.iter().max_by_key(bytes).unwrap();
+            let case = format!("{address} {options} {rate:?} {name}");
+            // 20 ms, and at most what the sender's own bursts wait at the link.
+            let least = figure(seen, "min_rtt_us") / figure(&kernel, "min_rtt_us");
+            assert!((0.95..1.05).contains(&least), "{case}: {seen:#} {kernel:#}");
+            let share = if name == "h1.pcapng" || is_bulk { 0.15 } else { 0.25 };
+            for key in ["median_rtt_us", "mean_rtt_us"] {
+                let (ours, theirs) = (figure(seen, key), figure(&kernel, key));
+                assert!((ours / theirs - 1.0).abs() < share, "{case}: {key} {ours}, the kernel's {theirs}");
+            }
+            let told = run["quality"]["notes"].to_string();
+            assert_eq!(told.contains("lack the queues"), name == "h2.pcapng" && !is_bulk, "{case}: {told}");
+        }
+    }
+}
+
 #[test]
 fn a_reader_that_stops_shows_as_a_zero_window() {
     if !have(&["tshark"]) {

@@ -41,6 +41,40 @@ fn a_test_is_a_run_on_record() {
     }
 }
 
+/// Our own generator never is the application that limits.
+#[test]
+fn processor_time_is_no_application() {
+    let (_server, port) = serve();
+    let place = Place::new("");
+    let flows = |options: &[&str]| {
+        let args = ["test", "127.0.0.1", "-p", &port, "--no-record", "--json"];
+        place.run(&[&args[..], options].concat()).json()["flows"].as_array().unwrap().clone()
+    };
+    let share = |flow: &Value, cause: &str| flow["limited"][cause].as_f64().unwrap();
+    for options in [
+        &["-t", "1"][..],
+        &["-t", "1", "-R"],
+        &["-t", "1", "-P", "2"],
+        &["-n", "20M"],
+        &["-t", "1", "-b", "900gbit"],
+    ] {
+        for flow in flows(options) {
+            assert_eq!(
+                (share(&flow, "application"), share(&flow, "path_rate")),
+                (0.0, 0.0),
+                "{options:?}: {flow:#}"
+            );
+        }
+    }
+    for options in [&["-t", "1", "-b", "10M"][..], &["-t", "1", "-b", "10M", "-R"]] {
+        let flow = &flows(options)[0];
+        assert_eq!(share(flow, "application"), 0.0, "{options:?}: {flow:#}");
+        assert_eq!(flow["verdict"], "pacing", "{options:?}: {flow:#}");
+        let evidence = flow["evidence"][0].as_str().unwrap();
+        assert!(evidence.contains("10 Mb/s that it was asked to (-b)"), "{evidence}");
+    }
+}
+
 #[test]
 fn latency_under_load_is_a_flow_of_the_record() {
     let (_server, port) = serve();

@@ -105,7 +105,13 @@ pub struct Prediction {
     /// What holds the flow down: the lowest limit; the start where the flow ends before it settles; the
     /// computers where nothing else does.
     pub verdict: Cause,
+    /// The other window, where the verdict is one of the two and the other allows hardly more.
+    pub verdict_also: Option<Cause>,
 }
+
+/// Two windows of which the larger allows less than so much more both bind: what the closed forms leave out, the kernel's version
+/// and the length of the run decide which of them is filled for longer.
+const NEAR: f64 = 0.15;
 
 /// Predicts one flow alone on its path.
 pub fn predict(inputs: &PathInputs) -> Prediction {
@@ -139,8 +145,15 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
         Some(_) if elapsed <= start.settled_s() => Cause::SlowStart,
         Some(limit) => limit.cause,
     };
+    let verdict_also = match limits.as_slice() {
+        [first, second, ..] if first.cause == verdict && is_window(first) && is_window(second) => {
+            (second.bps <= (1.0 + NEAR) * first.bps).then_some(second.cause)
+        }
+        _ => None,
+    };
     Prediction {
         verdict,
+        verdict_also,
         goodput_bps: if elapsed > 0.0 { bytes * 8.0 / elapsed } else { 0.0 },
         steady_goodput_bps: steady,
         settled_s: start.settled_s(),
@@ -152,6 +165,10 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
         mss_bytes: segment,
         limits,
     }
+}
+
+fn is_window(limit: &Limit) -> bool {
+    matches!(limit.cause, Cause::ReceiveWindow | Cause::SendBuffer)
 }
 
 /// The slowest link, and what the congestion control's sawtooth leaves of it with the queue before it.
@@ -288,6 +305,22 @@ mod tests {
         assert!((prediction.steady_goodput_bps / 4.4e9 - 1.0).abs() < 0.12, "{prediction:?}");
         assert_eq!(prediction.verdict, Cause::SendBuffer);
         assert_eq!(prediction.limits[1].cause, Cause::ReceiveWindow);
+        assert_eq!(prediction.verdict_also, Some(Cause::ReceiveWindow), "by 10 % larger");
+    }
+
+    #[test]
+    fn two_windows_that_are_nearly_alike_both_bind() {
+        let sent = |send: u64| {
+            let send_buffer = Buffer::Tuned { largest: Bytes(send) };
+            let prediction = predict(&PathInputs { send_buffer, ..lab8(NEW, 16_777_216) });
+            (prediction.verdict, prediction.verdict_also)
+        };
+        let (receive, send) = (Cause::ReceiveWindow, Cause::SendBuffer);
+        assert_eq!(sent(10_000_000), (send, None));
+        assert_eq!(sent(40_000_000), (receive, None));
+        let both: Vec<_> =
+            (10..40).map(|mb| sent(mb * 1_000_000)).filter(|(_, also)| also.is_some()).collect();
+        assert!(both.contains(&(send, Some(receive))) && both.contains(&(receive, Some(send))), "{both:?}");
     }
 
     #[test]

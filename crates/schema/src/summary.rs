@@ -194,6 +194,9 @@ pub struct FlowSummary {
     pub limited_steady: Limited,
     /// The cause with the largest share after slow start; `null` where unknown.
     pub verdict: Option<Cause>,
+    /// A second limit that binds too: to remove the first alone gains little.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict_also: Option<Cause>,
     /// The verdict's evidence, one sentence each.
     #[serde(default)]
     pub evidence: Vec<String>,

@@ -7,10 +7,14 @@
 //! 2. What was outstanding filled the peer's window: `receive_window`; or `application` where the
 //!    receiver held so much unread data that it is the reader who keeps the window shut.
 //! 3. Nothing was left to send: `send_buffer` where the buffer was full, else `application`.
+//!    This program's own generator is never a slow application: 2. and 3. say `application` only for a rate, a pause or a file that was asked
+//!    for (`pacing` for the rate of a test, `-b`), as long as the generator is not behind that rate; else `host_cpu`. Once all of
+//!    a flow's size is sent, what held it before still counts.
 //! 4. The congestion window was full, or loss was being repaired: `loss` after a loss, before any
 //!    `slow_start`.
 //! 5. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows; on a path that is not
 //!    described `path_rate` where the flow grows no more, for that is how BBR sends at the path's rate).
+//!    Between two ends on one host is no path: what would be `path_rate` is `host_cpu`.
 //! 6. Data waited though nothing held it: `path_rate` where the link is full for the next half round trip, else `host_cpu`.
 //!    In virtual time it waited for the pacing timer, within a burst: `send_buffer` where the buffer was full, so that bursts
 //!    are as large as they can be, else `pacing`.
@@ -46,6 +50,10 @@ const QUEUED_US: i64 = 500;
 const QUEUED_DEVIATIONS: i64 = 2;
 /// A rate that is not larger than this times what it was before grows no more; in slow start it doubles each round trip.
 const GROWS: f64 = 1.25;
+/// A generator that has written less than it was asked for, by so many seconds of its rate and so many bytes, is behind. It writes
+/// in blocks, and sleeps between them.
+const BEHIND_S: f64 = 0.1;
+const BEHIND_BYTES: f64 = 262_144.0;
 const LOSS_STATES: [i64; 2] = [3, 4];
 
 /// Labels the samples of flow `context.name` in `rows`; others are left as they are. Rows must be in
@@ -53,18 +61,45 @@ const LOSS_STATES: [i64; 2] = [3, 4];
 pub fn decide(rows: &mut [FlowSample], links: &[LinkSample], context: &FlowContext) {
     let history = History::new(rows, links, context);
     let mut seen_loss = false;
+    let mut last = None;
     let mut first = true;
     for row in rows.iter_mut().filter(|r| r.flow == context.name) {
         seen_loss |= row.total_retrans_segs.is_some_and(|n| n > 0)
             || row.ca_state.is_some_and(|s| LOSS_STATES.contains(&s));
-        row.limited_by = if first { None } else { cause(row, &history, context, seen_loss) };
+        row.limited_by = match first {
+            true => None,
+            false => cause(row, &history, context, seen_loss).map(|found| match found {
+                // Only the last bytes are still on their way: what held the flow before made it as long as it is.
+                Found::AllSent => last.unwrap_or(Cause::SlowStart),
+                Found::Limit(Cause::PathRate) if context.is_one_host => Cause::HostCpu,
+                Found::Limit(cause) => cause,
+            }),
+        };
+        last = row.limited_by.or(last);
         first = false;
     }
+}
+
+/// What a sample shows.
+#[derive(Debug, Clone, Copy)]
+enum Found {
+    Limit(Cause),
+    /// The flow has a size, and all of it is sent.
+    AllSent,
+}
+
+/// Where an application is slow, or seems to be.
+#[derive(Debug, Clone, Copy)]
+enum Slow {
+    Writer,
+    Reader,
 }
 
 /// What is needed of the other samples.
 struct History {
     received_bits: Cumulative,
+    /// Of the flow's first sample: its time, and bytes written until then.
+    first_written: Option<(i64, i64)>,
     /// Bits sent by each link of the path, and its rate.
     links: Vec<(Cumulative, f64)>,
 }
@@ -88,7 +123,19 @@ impl History {
                 (sent, link.rate_bps)
             })
             .collect();
-        History { received_bits, links }
+        let first_written =
+            rows.iter().filter(|r| r.flow == context.name).find_map(|row| Some((row.time_us, written(row)?)));
+        History { received_bits, first_written, links }
+    }
+
+    /// Whether the writer is behind the rate that was asked for: it has then no reason to wait. It makes up for lost time.
+    fn is_behind(&self, row: &FlowSample, asked_bps: f64) -> bool {
+        let (Some((from_us, before)), Some(written)) = (self.first_written, written(row)) else {
+            return false;
+        };
+        let asked = asked_bps / 8.0 * (row.time_us - from_us) as f64 * 1e-6;
+        let done = (written - before) as f64;
+        done + asked_bps / 8.0 * BEHIND_S + BEHIND_BYTES < asked
     }
 
     /// The fullest link's use between two instants.
@@ -98,7 +145,7 @@ impl History {
     }
 }
 
-fn cause(row: &FlowSample, history: &History, context: &FlowContext, seen_loss: bool) -> Option<Cause> {
+fn cause(row: &FlowSample, history: &History, context: &FlowContext, seen_loss: bool) -> Option<Found> {
     let mss = row.snd_mss_bytes? as f64;
     let outstanding = row.unacked_segs? as f64 * mss;
     let cwnd = row.snd_cwnd_segs? as f64 * mss;
@@ -111,37 +158,86 @@ fn cause(row: &FlowSample, history: &History, context: &FlowContext, seen_loss: 
         Some(utilization) => utilization >= FULL,
         None => context.wire_limit_bps.is_some_and(|limit| goodput >= FULL * limit),
     };
-    if (full && whole) || (context.unknown_path && is_queued(row, QUEUED_PART_OF_WINDOW)) {
-        return Some(Cause::PathRate);
+    if full && whole {
+        return Some(Found::Limit(Cause::PathRate));
     }
-    if let Some(held) = held_down(row, outstanding, window, mss) {
-        return Some(held);
+    let held = held_down(row, outstanding, window, mss);
+    // A writer without data keeps no queue up; but its lone segments wait for delayed ACKs, which lengthens round-trip times too.
+    let is_idle = matches!(held, Some(Held::Slow(Slow::Writer)));
+    if context.unknown_path && !is_idle && is_queued(row, QUEUED_PART_OF_WINDOW) {
+        return Some(Found::Limit(Cause::PathRate));
+    }
+    if let Some(held) = held {
+        return Some(match held {
+            // Its blocks may fill a window for a moment, but the writer has the rate that it was asked for.
+            Held::By(cause) => Found::Limit(asked(row, history, context).unwrap_or(cause)),
+            Held::Slow(slow) => slow_end(slow, row, history, context),
+        });
     }
     if full || (context.unknown_path && is_queued(row, QUEUED_PART)) {
-        return Some(Cause::PathRate);
+        return Some(Found::Limit(Cause::PathRate));
     }
     let repairing = row.ca_state.is_some_and(|s| LOSS_STATES.contains(&s));
     if repairing || outstanding >= CWND_FILLED * cwnd {
-        return Some(if seen_loss { Cause::Loss } else { Cause::SlowStart });
+        return Some(Found::Limit(if seen_loss { Cause::Loss } else { Cause::SlowStart }));
     }
     let paced = row.pacing_rate_bps.is_some_and(|rate| goodput >= PACED * rate as f64);
     if paced {
         let asked = context.pacing_bps.is_some_and(|asked| goodput >= PACED * asked);
         let before = history.received_bits.rate(from - 2 * half, to - 2 * half);
         if context.unknown_path && !asked && before.is_some_and(|before| goodput <= GROWS * before) {
-            return Some(Cause::PathRate);
+            return Some(Found::Limit(Cause::PathRate));
         }
-        return Some(if asked || seen_loss { Cause::Pacing } else { Cause::SlowStart });
+        return Some(Found::Limit(if asked || seen_loss { Cause::Pacing } else { Cause::SlowStart }));
     }
     // A pipe that is being filled again: the link is full from now on, though it was not before.
     let soon = row.time_us + half / ROUND_TRIPS;
     if history.utilization(row.time_us, soon).is_some_and(|share| share >= FULL) {
-        return Some(Cause::PathRate);
+        return Some(Found::Limit(Cause::PathRate));
     }
     if context.virtual_time {
-        return Some(if buffer_is_full(row) { Cause::SendBuffer } else { Cause::Pacing });
+        let is_full = buffer_is_full(row);
+        return Some(Found::Limit(if is_full { Cause::SendBuffer } else { Cause::Pacing }));
     }
-    Some(Cause::HostCpu)
+    Some(Found::Limit(Cause::HostCpu))
+}
+
+/// What a writer or a reader that does not keep up waits for: nothing but itself where it is foreign. Our own waits only where that was
+/// asked for.
+fn slow_end(slow: Slow, row: &FlowSample, history: &History, context: &FlowContext) -> Found {
+    let Some(generator) = &context.generator else { return Found::Limit(Cause::Application) };
+    let is_whole = |size: u64| written(row).is_some_and(|written| written as u64 >= size);
+    Found::Limit(match slow {
+        Slow::Reader if generator.read_bps.is_some() || generator.reader_pauses => Cause::Application,
+        Slow::Writer if generator.size_bytes.is_some_and(is_whole) => return Found::AllSent,
+        Slow::Writer if generator.write_bps.is_some_and(|asked| !history.is_behind(row, asked)) => {
+            Cause::Application
+        }
+        Slow::Writer if context.pacing_bps.is_some_and(|asked| !history.is_behind(row, asked)) => {
+            Cause::Pacing
+        }
+        _ if generator.uses_file => Cause::Application,
+        // Its writer is there as soon as its buffer lets it.
+        Slow::Writer if context.virtual_time => Cause::SendBuffer,
+        _ => Cause::HostCpu,
+    })
+}
+
+/// The rate that our own writer was asked for, where it has it.
+fn asked(row: &FlowSample, history: &History, context: &FlowContext) -> Option<Cause> {
+    let generator = context.generator.as_ref()?;
+    let has = |rate: Option<f64>| rate.is_some_and(|asked| !history.is_behind(row, asked));
+    if has(generator.write_bps) {
+        return Some(Cause::Application);
+    }
+    has(context.pacing_bps).then_some(Cause::Pacing)
+}
+
+/// Payload that the application had written.
+fn written(row: &FlowSample) -> Option<i64> {
+    // The SYN counts as a byte that is acknowledged.
+    let acked = row.bytes_acked.map(|acked| (acked - 1).max(0)).or(row.bytes_received)?;
+    Some(acked + row.unacked_segs? * row.snd_mss_bytes? + row.notsent_bytes?)
 }
 
 /// Whether a queue stands in the path, at least for one part in `part` of the least round-trip time.
@@ -153,15 +249,22 @@ fn is_queued(row: &FlowSample, part: i64) -> bool {
     srtt - least >= (least / part).max(QUEUED_US).max(varies)
 }
 
+/// What holds a flow down beside the network.
+enum Held {
+    By(Cause),
+    Slow(Slow),
+}
+
 /// A window, a buffer or an application that holds the flow down.
-fn held_down(row: &FlowSample, outstanding: f64, window: Option<f64>, mss: f64) -> Option<Cause> {
+fn held_down(row: &FlowSample, outstanding: f64, window: Option<f64>, mss: f64) -> Option<Held> {
     let unread = row.rcv_queue_bytes.unwrap_or(0) as f64;
     if let Some(window) = window {
         // The last segment that does not fit whole leaves a gap.
         let filled = outstanding + mss >= window || outstanding >= FILLED * window;
         let offered = row.rcv_wnd_bytes.map_or(window, |w| w as f64).max(mss);
         if filled {
-            return Some(if unread >= UNREAD * offered { Cause::Application } else { Cause::ReceiveWindow });
+            let is_unread = unread >= UNREAD * offered;
+            return Some(if is_unread { Held::Slow(Slow::Reader) } else { Held::By(Cause::ReceiveWindow) });
         }
     }
     let sndbuf = row.sndbuf_bytes.unwrap_or(0) as f64;
@@ -173,9 +276,9 @@ fn held_down(row: &FlowSample, outstanding: f64, window: Option<f64>, mss: f64) 
     row.wmem_queued_bytes?;
     match (buffer_is_full(row), outstanding >= CWND_FILLED * cwnd) {
         // Nothing waits for the congestion window, so it is not what holds the flow, even if it is full too.
-        (true, _) => Some(Cause::SendBuffer),
+        (true, _) => Some(Held::By(Cause::SendBuffer)),
         (false, true) => None,
-        (false, false) => Some(Cause::Application),
+        (false, false) => Some(Held::Slow(Slow::Writer)),
     }
 }
 
@@ -188,7 +291,7 @@ fn buffer_is_full(row: &FlowSample) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PathLink;
+    use crate::{Generator, PathLink};
 
     const MSS: i64 = 1448;
 
@@ -273,6 +376,108 @@ mod tests {
             row.wmem_queued_bytes = Some(1_500_000);
         };
         all(&flow(0.1e9, writer), Cause::Application);
+    }
+
+    #[test]
+    fn delayed_acks_of_an_idle_writer_are_no_queue() {
+        let context = FlowContext { unknown_path: true, ..FlowContext::default() };
+        let delayed = |row: &mut FlowSample| row.srtt_us = Some(40_000);
+        all(&starved(context, 1e6, delayed), Cause::Application);
+    }
+
+    /// Our own flow at 10 ms samples over a path that is not described, whose writer has nothing more to send; `goodput_bps` arrives.
+    fn starved(context: FlowContext, goodput_bps: f64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
+        let context = FlowContext { name: "f".into(), ..context };
+        let row = |i: i64| {
+            let mut row = FlowSample {
+                time_us: i * 10_000,
+                flow: "f".into(),
+                ca_state: Some(0),
+                snd_mss_bytes: Some(MSS),
+                snd_cwnd_segs: Some(1000),
+                snd_wnd_bytes: Some(3_000_000),
+                unacked_segs: Some(20),
+                notsent_bytes: Some(0),
+                sndbuf_bytes: Some(2_500_000),
+                wmem_queued_bytes: Some(60_000),
+                rcv_wnd_bytes: Some(3_000_000),
+                rcv_queue_bytes: Some(0),
+                srtt_us: Some(100),
+                min_rtt_us: Some(50),
+                bytes_acked: Some((goodput_bps / 8.0 * i as f64 * 0.01) as i64),
+                ..FlowSample::default()
+            };
+            set(&mut row);
+            row
+        };
+        let mut rows: Vec<FlowSample> = (0..100).map(row).collect();
+        decide(&mut rows, &[], &context);
+        rows[1..].iter().map(|r| r.limited_by.unwrap()).collect()
+    }
+
+    #[test]
+    fn our_own_generator_is_no_slow_application() {
+        let ours = |generator| FlowContext { generator: Some(generator), ..FlowContext::default() };
+        let bulk = || ours(Generator::default());
+        all(&starved(FlowContext::default(), 24e9, |_| {}), Cause::Application);
+        all(&starved(bulk(), 24e9, |_| {}), Cause::HostCpu);
+        let unread = |row: &mut FlowSample| {
+            (row.snd_wnd_bytes, row.rcv_wnd_bytes) = (Some(20 * MSS), Some(20 * MSS));
+            row.rcv_queue_bytes = Some(2_000_000);
+        };
+        all(&starved(FlowContext::default(), 24e9, unread), Cause::Application);
+        all(&starved(bulk(), 24e9, unread), Cause::HostCpu);
+        // What was asked for, as long as the computer keeps up with that.
+        let asked = |bps: f64| ours(Generator { write_bps: Some(bps), ..Generator::default() });
+        all(&starved(asked(1e9), 1e9, |_| {}), Cause::Application);
+        let behind = starved(asked(10e9), 3e9, |_| {});
+        all(&behind[20..], Cause::HostCpu);
+        let paced = |bps: f64| FlowContext { pacing_bps: Some(bps), ..bulk() };
+        all(&starved(paced(1e9), 1e9, |_| {}), Cause::Pacing);
+        let block = |row: &mut FlowSample| row.wmem_queued_bytes = Some(2_400_000);
+        all(&starved(paced(1e9), 1e9, block), Cause::Pacing);
+        all(&starved(paced(10e9), 3e9, block)[20..], Cause::SendBuffer);
+        all(&starved(paced(10e9), 3e9, |_| {})[20..], Cause::HostCpu);
+        all(
+            &starved(ours(Generator { read_bps: Some(1e9), ..Generator::default() }), 1e9, unread),
+            Cause::Application,
+        );
+        all(
+            &starved(ours(Generator { reader_pauses: true, ..Generator::default() }), 1e9, unread),
+            Cause::Application,
+        );
+        let file = ours(Generator { uses_file: true, ..Generator::default() });
+        all(&starved(file, 1e9, |_| {}), Cause::Application);
+        // In virtual time a writer is never late.
+        all(&starved(FlowContext { virtual_time: true, ..bulk() }, 1e9, |_| {}), Cause::SendBuffer);
+    }
+
+    #[test]
+    fn what_is_left_when_all_is_sent_is_no_limit_of_its_own() {
+        let size = 100_000_000;
+        let context = FlowContext {
+            generator: Some(Generator { size_bytes: Some(size), ..Generator::default() }),
+            ..FlowContext::default()
+        };
+        let done = |row: &mut FlowSample| {
+            let acked = row.bytes_acked.unwrap();
+            match acked >= 90_000_000 {
+                true => row.bytes_acked = Some(size as i64 - 20 * MSS + 1),
+                // The receiver's window, until then.
+                false => row.snd_wnd_bytes = Some(20 * MSS),
+            }
+        };
+        all(&starved(context.clone(), 1e9, done), Cause::ReceiveWindow);
+        let at_once = |row: &mut FlowSample| row.bytes_acked = Some(size as i64);
+        all(&starved(context, 1e9, at_once), Cause::SlowStart);
+    }
+
+    #[test]
+    fn one_host_has_no_path() {
+        let queued = |row: &mut FlowSample| (row.srtt_us, row.notsent_bytes) = (Some(5_000), Some(1_000_000));
+        let context = FlowContext { unknown_path: true, ..FlowContext::default() };
+        all(&starved(context.clone(), 24e9, queued), Cause::PathRate);
+        all(&starved(FlowContext { is_one_host: true, ..context }, 24e9, queued), Cause::HostCpu);
     }
 
     #[test]

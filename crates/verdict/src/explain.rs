@@ -3,11 +3,12 @@
 use schema::{Cause, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
 
-use crate::{Buffer, FlowContext, summarize::mean};
+use crate::{
+    Buffer, FlowContext, Generator,
+    summarize::{WINDOWS_TURN, mean},
+};
 
 const MIB: u64 = 1 << 20;
-/// Share of the time from which on a second limit is named beside the first.
-const NAMED_SHARE: f64 = 0.1;
 
 /// Fills in `evidence` and `remedy` of a summary whose figures and verdict are known. `rows` are the
 /// samples the verdict is about.
@@ -26,10 +27,36 @@ pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut
         Cause::SlowStart => slow_start(&facts, summary),
         Cause::Application => application(&facts, context),
         Cause::Pacing => pacing(&facts, context),
-        Cause::HostCpu => host_cpu(&facts),
+        Cause::HostCpu => host_cpu(&facts, rows, context),
     };
-    summary.evidence = evidence;
+    summary.evidence = both_bind(cause, summary, context).into_iter().chain(evidence).collect();
     summary.remedy = remedy;
+}
+
+/// Says that there is a second limit, where it is, and that to raise one alone helps little.
+fn both_bind(cause: Cause, summary: &FlowSummary, context: &FlowContext) -> Option<String> {
+    let also = summary.verdict_also?;
+    let name = |cause: Cause| match cause {
+        Cause::ReceiveWindow => format!("the receive window of {}", context.to),
+        Cause::SendBuffer => format!("the send buffer of {}", context.from),
+        Cause::PathRate => "the rate of the path".into(),
+        Cause::Application => "the application".into(),
+        Cause::Pacing => "the pacing rate".into(),
+        Cause::HostCpu => "the computers".into(),
+        other => other.name().replace('_', " "),
+    };
+    let limited =
+        if summary.limited_steady.largest().is_some() { &summary.limited_steady } else { &summary.limited };
+    let share = |cause| limited.share(cause) * 100.0;
+    let turns = match share(also) >= 1.0 {
+        true => format!("{:.0} and {:.0} % of the samples", share(cause), share(also)),
+        false => "the second is less than 15 % larger".into(),
+    };
+    Some(format!(
+        "two limits bind: {} and {} ({turns}); to raise one alone gains little",
+        name(cause),
+        name(also)
+    ))
 }
 
 /// Means over the samples, ready to be printed.
@@ -159,7 +186,14 @@ fn slow_start(facts: &Facts, summary: &FlowSummary) -> Words {
 }
 
 fn application(facts: &Facts, context: &FlowContext) -> Words {
-    let evidence = if facts.unread.0 >= facts.window.0 / 2 && facts.unread.0 > 0 {
+    let is_reader = facts.unread.0 >= facts.window.0 / 2 && facts.unread.0 > 0;
+    let generator = context.generator.as_ref();
+    if let Some((evidence, remedy)) =
+        generator.and_then(|generator| asked(facts, context, generator, is_reader))
+    {
+        return (vec![evidence], remedy);
+    }
+    let evidence = if is_reader {
         format!(
             "{} the reader on {} left {} unread, which kept the window shut",
             facts.share, context.to, facts.unread
@@ -173,19 +207,80 @@ fn application(facts: &Facts, context: &FlowContext) -> Words {
     (vec![evidence], None)
 }
 
-fn pacing(facts: &Facts, context: &FlowContext) -> Words {
-    let rate = facts.pacing.map_or(String::new(), |rate| format!(" at {rate}"));
-    let evidence = format!("{} data waited for the pacing timer{rate}, with every window open", facts.share);
-    let remedy = context.pacing_bps.map(|_| "remove `pacing` from the flow, or raise it".into());
-    (vec![evidence], remedy)
+/// Of our own generator: that the limit was asked for.
+fn asked(
+    facts: &Facts,
+    context: &FlowContext,
+    generator: &Generator,
+    is_reader: bool,
+) -> Option<(String, Option<String>)> {
+    let rate = |bps: f64| BitRate(three_digits(bps));
+    let remove = |key: &str| Some(format!("leave out the flow's {key}, or raise it"));
+    let share = &facts.share;
+    Some(match (generator.write_bps, generator.read_bps) {
+        (_, Some(bps)) if is_reader || generator.write_bps.is_none() => (
+            format!(
+                "{share} the reader on {} took the {} that it was asked to (read_rate)",
+                context.to,
+                rate(bps)
+            ),
+            remove("read_rate"),
+        ),
+        (Some(bps), _) if !is_reader => (
+            format!(
+                "{share} the writer on {} gave the {} that it was asked to (write_rate)",
+                context.from,
+                rate(bps)
+            ),
+            remove("write_rate"),
+        ),
+        _ if generator.reader_pauses && is_reader => {
+            (format!("{share} the reader on {} paused, as it was asked to (reader_stops)", context.to), None)
+        }
+        _ if generator.uses_file => {
+            (format!("{share} the file could not be read or written any faster"), None)
+        }
+        _ => return None,
+    })
 }
 
-fn host_cpu(facts: &Facts) -> Words {
-    let evidence = format!(
-        "{} data waited though no window, buffer or pacing held it: the computers did not keep up",
-        facts.share
-    );
-    (vec![evidence], None)
+fn pacing(facts: &Facts, context: &FlowContext) -> Words {
+    let option = match context.pacing_option.as_str() {
+        "" => "pacing",
+        option => option,
+    };
+    let asked = context.pacing_bps.map(|bps| BitRate(three_digits(bps)));
+    let evidence = match asked {
+        Some(asked) if context.generator.is_some() => {
+            format!(
+                "{} the sender sent the {asked} that it was asked to ({option}), with every window open",
+                facts.share
+            )
+        }
+        _ => {
+            let rate = facts.pacing.map_or(String::new(), |rate| format!(" at {rate}"));
+            format!("{} data waited for the pacing timer{rate}, with every window open", facts.share)
+        }
+    };
+    (vec![evidence], asked.map(|_| format!("leave out {option}, or raise it")))
+}
+
+fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Words {
+    let limited = || rows.iter().filter(|row| row.limited_by == Some(Cause::HostCpu));
+    let window = |row: &FlowSample| row.snd_wnd_bytes.unwrap_or(i64::MAX);
+    let unread = limited().filter(|row| row.rcv_queue_bytes.unwrap_or(0) > window(row) / 2).count();
+    let starved = limited().filter(|row| row.notsent_bytes == Some(0)).count();
+    let waiting = limited().count().saturating_sub(unread + starved);
+    let why = if unread > starved.max(waiting) {
+        format!("the reader on {}, which reads all the time, left data unread", context.to)
+    } else if starved > waiting {
+        format!("the sender on {} had nothing left to send, though its writer never pauses", context.from)
+    } else {
+        "data waited though no window, buffer or pacing held it".into()
+    };
+    let mut evidence = vec![format!("{} {why}: the computers did not keep up", facts.share)];
+    evidence.extend(context.host_use.iter().cloned());
+    (evidence, None)
 }
 
 fn buffer_words(buffer: &Buffer, sysctl: &str, option: &str) -> String {
@@ -201,7 +296,8 @@ fn buffer_words(buffer: &Buffer, sysctl: &str, option: &str) -> String {
 /// The settings of all buffers that limit the flow for a share of its time worth naming: where two take
 /// turns, raising one leaves the other.
 fn buffers_remedy(context: &FlowContext, summary: &FlowSummary) -> Option<String> {
-    let limits = |cause| summary.limited_steady.share(cause) >= NAMED_SHARE || summary.verdict == Some(cause);
+    let named = [summary.verdict, summary.verdict_also];
+    let limits = |cause| summary.limited_steady.share(cause) >= WINDOWS_TURN || named.contains(&Some(cause));
     let receive = limits(Cause::ReceiveWindow).then(|| {
         let (sysctl, key) = ("net.ipv4.tcp_rmem", "receive_buffer");
         buffer_remedy(&context.receive_buffer, sysctl, key, &context.to, context, summary)

@@ -13,6 +13,6 @@ mod series;
 mod steady;
 mod summarize;
 
-pub use context::{Buffer, FlowContext, PathLink};
+pub use context::{Buffer, FlowContext, Generator, PathLink};
 pub use decide::decide;
 pub use summarize::{FlowTimes, summarize};

@@ -1,8 +1,26 @@
 //! A flow's summary from its labelled samples.
 
-use schema::{Event, EventKind, FlowSample, FlowSummary, Limited};
+use schema::{Cause, Event, EventKind, FlowSample, FlowSummary, Limited};
 
 use crate::{FlowContext, explain::explain, series::Cumulative, steady::settled_at};
+
+/// Limits that a flow can be held at for as long as it runs.
+const CEILINGS: [Cause; 6] = [
+    Cause::ReceiveWindow,
+    Cause::SendBuffer,
+    Cause::PathRate,
+    Cause::Application,
+    Cause::Pacing,
+    Cause::HostCpu,
+];
+/// Those of them that are windows.
+const WINDOWS: [Cause; 2] = [Cause::ReceiveWindow, Cause::SendBuffer];
+/// From this share of the time on the other window binds too: which of the two has more of it changes from run to run.
+pub(crate) const WINDOWS_TURN: f64 = 0.1;
+/// From this share on another ceiling does.
+const OTHERS_TURN: f64 = 0.25;
+/// A window that is larger by less than this binds too.
+const NEAR: f64 = 0.15;
 
 /// When a flow ran and what it brought.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -85,8 +103,48 @@ pub fn summarize(
     summary.limited_steady = shares(&steady);
     summary.verdict = summary.limited_steady.largest().or_else(|| summary.limited.largest());
     let sample = if steady.is_empty() { &own } else { &steady };
+    let judged =
+        if summary.limited_steady.largest().is_some() { summary.limited_steady } else { summary.limited };
+    summary.verdict_also = summary.verdict.and_then(|verdict| also(verdict, &judged, sample, context));
     explain(sample, context, &mut summary);
     summary
+}
+
+/// The limit that binds beside the verdict: the one with the largest share of the others, or a window or buffer that is hardly
+/// larger than the one that is filled. Losses and slow start are phases of a flow, not ceilings, and have no neighbour.
+fn also(verdict: Cause, limited: &Limited, rows: &[&FlowSample], context: &FlowContext) -> Option<Cause> {
+    if !CEILINGS.contains(&verdict) {
+        return None;
+    }
+    let needed = |cause| {
+        if WINDOWS.contains(&verdict) && WINDOWS.contains(&cause) { WINDOWS_TURN } else { OTHERS_TURN }
+    };
+    let others =
+        CEILINGS.into_iter().filter(|cause| *cause != verdict && limited.share(*cause) >= needed(*cause));
+    let largest = others.max_by(|a, b| limited.share(*a).total_cmp(&limited.share(*b)));
+    largest.or_else(|| near(verdict, rows, context))
+}
+
+/// The other window, where it is nearly as small and as large as its setting lets it become.
+fn near(verdict: Cause, rows: &[&FlowSample], context: &FlowContext) -> Option<Cause> {
+    let bytes = |value: fn(&FlowSample) -> Option<i64>| {
+        mean(rows.iter().filter_map(|row| value(row)).map(|v| v as f64))
+    };
+    let outstanding = bytes(|row| Some(row.unacked_segs? * row.snd_mss_bytes?))?;
+    match verdict {
+        Cause::ReceiveWindow => {
+            // What the send buffer holds beyond the window.
+            let waiting = bytes(|row| row.notsent_bytes)?;
+            let is_full = context.send_buffer.is_exhausted(bytes(|row| row.sndbuf_bytes)?);
+            (is_full && waiting <= NEAR * outstanding).then_some(Cause::SendBuffer)
+        }
+        Cause::SendBuffer => {
+            let window = bytes(|row| row.snd_wnd_bytes)?;
+            let is_full = context.receive_buffer.is_exhausted(bytes(|row| row.rcvbuf_bytes)?);
+            (is_full && window <= (1.0 + NEAR) * outstanding).then_some(Cause::ReceiveWindow)
+        }
+        _ => None,
+    }
 }
 
 pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -256,6 +314,90 @@ mod tests {
         assert_eq!(summary.window_share, Some(0.5));
         assert_eq!(summary.min_rtt_us, Some(9_900.0));
         assert!(!summary.evidence.is_empty());
+    }
+
+    fn judged(rows: &[FlowSample], context: FlowContext) -> FlowSummary {
+        let times = FlowTimes {
+            kind: "tcp".into(),
+            started_us: Some(0),
+            ended_us: rows.last().map(|row| row.time_us),
+            bytes: 400_000_000,
+            ..FlowTimes::default()
+        };
+        let context = FlowContext { name: "f".into(), from: "h1".into(), to: "h2".into(), ..context };
+        summarize(rows, &[], &times, &context)
+    }
+
+    /// `first` in every sample but each `n`th, which is `second`.
+    fn turns(first: Cause, second: Cause, n: i64) -> Vec<FlowSample> {
+        (50..450).map(|i| row(i, if i % n == 0 { second } else { first })).collect()
+    }
+
+    #[test]
+    fn windows_that_take_turns_both_bind() {
+        let (receive, send) = (Cause::ReceiveWindow, Cause::SendBuffer);
+        for (first, second, n, expected) in [
+            (send, receive, 2, Some(receive)),
+            (send, receive, 3, Some(receive)),
+            (receive, send, 4, Some(send)),
+            (receive, send, 8, Some(send)),
+            (receive, send, 20, None),
+            (receive, Cause::PathRate, 3, Some(Cause::PathRate)),
+            (receive, Cause::PathRate, 8, None),
+            (receive, Cause::Loss, 3, None),
+            (Cause::Loss, Cause::PathRate, 3, None),
+        ] {
+            let buffer = crate::Buffer::Tuned([4096, 131_072, 16_777_216]);
+            let context =
+                FlowContext { send_buffer: buffer.clone(), receive_buffer: buffer, ..FlowContext::default() };
+            let summary = judged(&turns(first, second, n), context);
+            let both = [summary.verdict, summary.verdict_also];
+            assert!(both.contains(&Some(first)), "{first:?} {second:?} {n}: {both:?}");
+            if n == 2 {
+                assert!(both.contains(&Some(second)));
+            } else {
+                assert_eq!(summary.verdict_also, expected, "{first:?} {second:?} {n}");
+            }
+            if expected.is_some_and(|cause| WINDOWS.contains(&cause)) {
+                let remedy = summary.remedy.unwrap();
+                assert!(remedy.contains("tcp_rmem") && remedy.contains("tcp_wmem"), "{remedy}");
+                assert!(summary.evidence[0].starts_with("two limits bind: "), "{:?}", summary.evidence);
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_hardly_larger_binds_too() {
+        let buffer = || crate::Buffer::Tuned([4096, 131_072, 2_000_000]);
+        let context = |send, receive| FlowContext {
+            send_buffer: send,
+            receive_buffer: receive,
+            ..FlowContext::default()
+        };
+        // 900,000 bytes are in flight, the window is `window`, and `waiting` bytes are in the buffer beside them.
+        let rows = |cause, window, waiting| -> Vec<FlowSample> {
+            let set = |i| FlowSample {
+                snd_wnd_bytes: Some(window),
+                notsent_bytes: Some(waiting),
+                sndbuf_bytes: Some(2_000_000),
+                ..row(i, cause)
+            };
+            (50..450).map(set).collect()
+        };
+        let also = |rows: &[FlowSample], context| judged(rows, context).verdict_also;
+        let receive = Cause::ReceiveWindow;
+        assert_eq!(
+            also(&rows(receive, 900_000, 90_000), context(buffer(), buffer())),
+            Some(Cause::SendBuffer)
+        );
+        assert_eq!(also(&rows(receive, 900_000, 500_000), context(buffer(), buffer())), None);
+        // The buffer may still grow.
+        let large = crate::Buffer::Tuned([4096, 131_072, 20_000_000]);
+        assert_eq!(also(&rows(receive, 900_000, 90_000), context(large.clone(), buffer())), None);
+        let send = Cause::SendBuffer;
+        assert_eq!(also(&rows(send, 1_000_000, 0), context(buffer(), buffer())), Some(receive));
+        assert_eq!(also(&rows(send, 1_200_000, 0), context(buffer(), buffer())), None);
+        assert_eq!(also(&rows(send, 1_000_000, 0), context(buffer(), large)), None);
     }
 
     #[test]

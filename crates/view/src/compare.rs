@@ -36,6 +36,12 @@ pub struct FlowComparison {
     pub verdict_a: Option<&'static str>,
     /// The verdict of the second run, by name.
     pub verdict_b: Option<&'static str>,
+    /// The limit that binds beside the verdict in the first run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict_also_a: Option<&'static str>,
+    /// In the second run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict_also_b: Option<&'static str>,
     /// The metrics that either run knows.
     pub metrics: Vec<MetricComparison>,
 }
@@ -98,6 +104,7 @@ fn compare_flow(name: &str, a: Option<&FlowSummary>, b: Option<&FlowSummary>) ->
         })
         .filter(|m| m.a.is_some() || m.b.is_some());
     let verdict = |flow: Option<&FlowSummary>| flow.and_then(|flow| flow.verdict).map(|cause| cause.name());
+    let also = |flow: Option<&FlowSummary>| flow.and_then(|flow| flow.verdict_also).map(|cause| cause.name());
     FlowComparison {
         name: name.to_owned(),
         cc_a: a.and_then(FlowSummary::cc_label),
@@ -106,6 +113,8 @@ fn compare_flow(name: &str, a: Option<&FlowSummary>, b: Option<&FlowSummary>) ->
         cc_from_b: b.and_then(|flow| flow.cc_from.clone()),
         verdict_a: verdict(a),
         verdict_b: verdict(b),
+        verdict_also_a: also(a),
+        verdict_also_b: also(b),
         metrics: metrics.collect(),
     }
 }

@@ -145,8 +145,14 @@ impl<'a> Figure<'a> {
         }
     }
 
-    /// `metrics` against another metric, and the largest value of that. Of each flow its second half, when it has settled.
-    pub(crate) fn against(runs: &'a [&'a LoadedRun], metrics: &'a [Metric], against: &Metric) -> (Self, f64) {
+    /// `metrics` against another metric, and the largest value of that. With `span_s` the rows of `runs` are those of that span;
+    /// without, it is of each flow its second half, when it has settled.
+    pub(crate) fn against(
+        runs: &'a [&'a LoadedRun],
+        metrics: &'a [Metric],
+        against: &Metric,
+        span_s: Option<(f64, f64)>,
+    ) -> (Self, f64) {
         let mut figure = Figure::of(runs, &[]);
         figure.strips.clear();
         let mut largest: f64 = 0.0;
@@ -156,7 +162,8 @@ impl<'a> Figure<'a> {
                 for flow in unique(run.flows.iter().map(|row| row.flow.clone())) {
                     let colour = if runs.len() > 1 { run_index } else { figure.legend_colour(&flow) };
                     let rows: Vec<_> = run.flows.iter().filter(|row| row.flow == flow).collect();
-                    let points: Vec<Point> = rows[rows.len() / 2..]
+                    let first = if span_s.is_some() { 0 } else { rows.len() / 2 };
+                    let points: Vec<Point> = rows[first..]
                         .iter()
                         .filter_map(|row| Some((against.value.of_flow(row)?, metric.value.of_flow(row))))
                         .filter(|(_, y)| y.is_some())
@@ -173,7 +180,10 @@ impl<'a> Figure<'a> {
             }
             panel.note = match panel.curves.iter().all(|c| c.points.is_empty()) {
                 true => "no samples in this record".to_owned(),
-                false => "second half of each flow".to_owned(),
+                false => match span_s {
+                    Some((from, to)) => format!("from {from} s to {to} s"),
+                    None => "second half of each flow".to_owned(),
+                },
             };
             figure.panels.push(panel);
         }

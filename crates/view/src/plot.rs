@@ -87,7 +87,8 @@ fn draw_over_time(figure: &Figure<'_>, from: f64, options: &PlotOptions) -> Stri
     draw(figure, time, &name, "over time", options)
 }
 
-/// Draws `metrics` of `runs` against another metric of the same rows: a point for each sample of the second half of each flow.
+/// Draws `metrics` of `runs` against another metric of the same rows: a point for each sample of the span that `options` name, else of
+/// the second half of each flow.
 pub fn plot_against(
     runs: &[&LoadedRun],
     metrics: &[&str],
@@ -102,7 +103,11 @@ pub fn plot_against(
     if let Some(other) = metrics.iter().chain([&against]).find(|m| m.value.is_of_links()) {
         return Err(Error::NotOfFlows { name: other.name.clone() });
     }
-    let (figure, largest) = Figure::against(runs, &metrics, &against);
+    let parts: Option<Vec<LoadedRun>> =
+        options.span_s.map(|(from, to)| runs.iter().map(|run| run.between(from, to)).collect());
+    let parts: Option<Vec<&LoadedRun>> = parts.as_ref().map(|parts| parts.iter().collect());
+    let runs = parts.as_deref().unwrap_or(runs);
+    let (figure, largest) = Figure::against(runs, &metrics, &against, options.span_s);
     let axis = Axis::of_values(0.0, largest, against.unit, x_ticks(options));
     let name = format!("{} ({})", against.title.to_lowercase(), axis.unit);
     let subject = format!("against {}", against.title.to_lowercase());

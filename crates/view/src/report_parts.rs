@@ -46,7 +46,8 @@ fn answer(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
             writeln!(out, "<p class=\"figure\">{} <small>{of}</small></p>", unbroken(number::rate(goodput)));
     }
     if let Some(cause) = flow.verdict {
-        let share = flow.limited_steady.share(cause);
+        let also = flow.verdict_also.map_or(0.0, |also| flow.limited_steady.share(also));
+        let share = flow.limited_steady.share(cause) + also;
         let time = if share > 0.0 {
             format!(" for {} of the time after slow start", unbroken(number::share(share)))
         } else {
@@ -56,7 +57,7 @@ fn answer(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
             out,
             "<p><span class=\"by {}\"></span>Limited by <b>{}</b>{time}. {}</p>",
             cause_class(cause),
-            words::cause(cause),
+            words::limits(flow).unwrap_or_default(),
             words::explain(cause)
         );
     } else {
@@ -222,7 +223,7 @@ pub(crate) fn verdict_bars(runs: &[&RunSummary], labels: &[String]) -> String {
     for (label, flow) in &known {
         table.cell(&escape(label));
         table.cell(&escape(&flow.name));
-        table.cell(&format!("<b>{}</b>", flow.verdict.map_or("unknown", words::cause)));
+        table.cell(&format!("<b>{}</b>", words::limits(flow).unwrap_or_else(|| "unknown".into())));
         for cause in &causes {
             table.number(&number::share(flow.limited_steady.share(*cause)));
         }

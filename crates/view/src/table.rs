@@ -41,7 +41,7 @@ pub fn runs(entries: &[RunEntry]) -> String {
                     summary.engine.clone(),
                     summary.variant.clone().unwrap_or_else(|| UNKNOWN.into()),
                     or_unknown(main.and_then(|flow| flow.goodput_bps), number::rate),
-                    main.and_then(|flow| flow.verdict).map_or(UNKNOWN, words::cause).to_owned(),
+                    main.and_then(words::limits).unwrap_or_else(|| UNKNOWN.into()),
                     remark(entry.partial, summary),
                 ]
             }
@@ -95,10 +95,13 @@ pub fn compare(comparison: &Comparison) -> String {
     let mut out = format!("A  {}\nB  {}\n", comparison.a, comparison.b);
     for flow in &comparison.flows {
         let mut rows = vec![texts([flow.name.as_str(), "A", "B", "B/A"])];
-        let verdict = |name: Option<&'static str>| {
-            name.and_then(Cause::from_name).map_or(UNKNOWN, words::cause).to_owned()
+        let verdict = |name: Option<&'static str>, also: Option<&'static str>| {
+            let cause = |name: Option<&'static str>| name.and_then(Cause::from_name);
+            words::binding(cause(name), cause(also)).unwrap_or_else(|| UNKNOWN.into())
         };
-        rows.push(vec!["limited by".into(), verdict(flow.verdict_a), verdict(flow.verdict_b), String::new()]);
+        let (a, b) =
+            (verdict(flow.verdict_a, flow.verdict_also_a), verdict(flow.verdict_b, flow.verdict_also_b));
+        rows.push(vec!["limited by".into(), a, b, String::new()]);
         if flow.cc_a != flow.cc_b || flow.cc_from_a != flow.cc_from_b {
             let cc = |name: &Option<String>, from: &Option<String>| match (name, from) {
                 (Some(name), Some(from)) if flow.cc_a == flow.cc_b => format!("{name} ({from})"),
@@ -241,7 +244,7 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
         let mut row = vec![
             label.clone(),
             flow.name.clone(),
-            flow.verdict.map_or(UNKNOWN, words::cause).to_owned(),
+            words::limits(flow).unwrap_or_else(|| UNKNOWN.into()),
             or_unknown(flow.steady_goodput_bps.or(flow.goodput_bps), number::rate),
         ];
         row.extend(causes.iter().map(|cause| number::share(flow.limited_steady.share(*cause))));
@@ -322,7 +325,7 @@ fn flow_facts(flow: &FlowSummary) -> String {
         ("largest receive window", size(flow.max_rcv_wnd_bytes)),
         ("binding window", size(flow.binding_window_bytes)),
         ("window per buffer", flow.window_share.map(number::share)),
-        ("limited by", flow.verdict.map(|cause| words::cause(cause).to_owned())),
+        ("limited by", words::limits(flow)),
     ];
     let rows: Vec<Vec<String>> =
         facts.into_iter().filter_map(|(name, value)| Some(vec![format!("  {name}"), value?])).collect();

@@ -1,6 +1,6 @@
 //! Causes and verdicts in words, for readers who are new to them.
 
-use schema::{Cause, PublishedResult, PublishedVerdict};
+use schema::{Cause, FlowSummary, PublishedResult, PublishedVerdict};
 
 /// A cause's short name, as in legends.
 pub fn cause(cause: Cause) -> &'static str {
@@ -14,6 +14,19 @@ pub fn cause(cause: Cause) -> &'static str {
         Cause::Pacing => "pacing",
         Cause::HostCpu => "host CPU",
     }
+}
+
+/// What limited a flow, as in `send buffer and receive window` where both bind: then in the order of reports, for which has the
+/// larger share changes from run to run.
+pub fn limits(flow: &FlowSummary) -> Option<String> {
+    binding(flow.verdict, flow.verdict_also)
+}
+
+/// The same of a verdict and what binds beside it.
+pub(crate) fn binding(verdict: Option<Cause>, also: Option<Cause>) -> Option<String> {
+    let verdict = verdict?;
+    let Some(also) = also else { return Some(cause(verdict).to_owned()) };
+    Some(format!("{} and {}", cause(verdict.min(also)), cause(verdict.max(also))))
 }
 
 /// One sentence that explains a cause.
@@ -31,10 +44,12 @@ pub fn explain(cause: Cause) -> &'static str {
         }
         Cause::SlowStart => "The connection is young: its window still doubles every round trip.",
         Cause::Application => {
-            "The programs at the ends write or read more slowly than the network would carry."
+            "The programs at the ends write or read more slowly than the network would carry: a program's own pace, or a rate that was asked for."
         }
         Cause::Pacing => "The sender paces its packets at a rate below what the path allows.",
-        Cause::HostCpu => "The computers could not keep up with the packets.",
+        Cause::HostCpu => {
+            "The computers could not keep up: neither the network nor what was asked for held the flow."
+        }
     }
 }
 

@@ -115,16 +115,16 @@ fn one_pcap(file: &Path, sample: Time, runs_dir: &Path) -> anyhow::Result<Import
 /// What the round-trip times lack, where the capture point is not at the sender.
 fn distance_notes(seen: &[capture::Flow], flows: &[FlowSummary]) -> Vec<String> {
     let named = |is_meant: &dyn Fn(&capture::Flow, &FlowSummary) -> bool| {
-        let names: Vec<&str> = seen
+        let meant: Vec<&capture::Flow> = seen
             .iter()
             .zip(flows)
             .filter(|(seen, flow)| is_meant(seen, flow))
-            .map(|(seen, _)| seen.name.as_str())
+            .map(|(seen, _)| seen)
             .collect();
-        let first = names.first()?;
-        Some(match names.len() {
-            1 => (*first).to_string(),
-            count => format!("{first} and {} other flows", count - 1),
+        let largest = &meant.iter().max_by_key(|flow| flow.bytes)?.name;
+        Some(match meant.len() {
+            1 => largest.clone(),
+            count => format!("{largest} and {} other flows", count - 1),
         })
     };
     let is_unknown = |seen: &capture::Flow, _: &FlowSummary| seen.distance_us.is_none();

@@ -15,7 +15,15 @@ use common::{Place, Ran, SMALL, eventually, is_root, network_namespaces, one_lab
 fn each_limit_is_found() {
     let _turn = one_lab_at_a_time();
     let place = Place::new(&shipped("verdicts.toml"));
-    let json = place.run(&["run", "s.toml", "--set", "duration=5s", "--json"]).json();
+    let reliable = (0..3).find_map(|_| {
+        let json = place.run(&["run", "s.toml", "--set", "duration=5s", "--json"]).json();
+        let is_ok = json["runs"].as_array()?.iter().all(|run| run["quality"]["ok"] == true);
+        is_ok.then_some(json)
+    });
+    let Some(json) = reliable else {
+        testing::skip(testing::Missing::QuietMachine, "none of three runs of all variants was reliable");
+        return;
+    };
     let expected = [
         ("only-rmem-small", "receive_window"),
         ("only-wmem-small", "send_buffer"),

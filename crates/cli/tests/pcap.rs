@@ -223,10 +223,10 @@ fn an_imported_captures_round_trips_are_the_kernels() {
                 let (ours, theirs) = (figure(seen, key), figure(&kernel, key));
                 assert!((ours / theirs - 1.0).abs() < share, "{case}: {key} {ours}, the kernel's {theirs}");
             }
-            // Of several flows the largest is named; the test's control connection is one.
+            // At the sender nothing lies between it and the capture point.
             let told = run["quality"]["notes"].to_string();
-            let is_told = told.contains("lack the queues") && told.contains(seen["name"].as_str().unwrap());
-            assert_eq!(is_told, name == "h2.pcapng" && !is_bulk, "{case}: {told}");
+            let is_named = told.contains(seen["name"].as_str().unwrap());
+            assert!(name == "h2.pcapng" || !is_named, "{case}: {told}");
         }
     }
 }

@@ -53,7 +53,7 @@ fn both_bind(cause: Cause, summary: &FlowSummary, context: &FlowContext) -> Opti
         false => "the second is less than 15 % larger".into(),
     };
     Some(format!(
-        "two limits bind: {} and {} ({turns}); to raise one alone gains little",
+        "two limits bind: {} and {} ({turns}); to remove one alone gains little",
         name(cause),
         name(also)
     ))

@@ -2,7 +2,7 @@
 
 use crate::synthetic;
 use schema::{Event, EventKind, FlowSample, Summary};
-use view::{Error, LoadedRun, PlotOptions, Reference, ReportExtra, plot, plot_against, report};
+use view::{Error, LoadedRun, PlotOptions, Reference, ReportExtra, plot, report};
 
 /// Well-formed as XML: every element that opens closes, in order, and no `&` or `<` stands alone.
 fn assert_well_formed(svg: &str) {
@@ -130,32 +130,6 @@ fn legends_tell_congestion_controls_that_differ() {
     let table = view::table::compare(&view::compare(&a.run, &b.run));
     let row = table.lines().find(|line| line.starts_with("congestion control")).unwrap();
     assert!(row.contains("cubic  cubic beta=0.5"), "{table}");
-}
-
-/// Marks of a plot over another metric.
-fn marks(svg: &str) -> usize {
-    svg.split("marks")
-        .filter_map(|part| part.split_once(" d=\""))
-        .map(|(_, d)| d.split('"').next().unwrap().matches('M').count())
-        .sum()
-}
-
-#[test]
-fn a_plot_over_another_metric_has_the_samples_of_its_span() {
-    let run = synthetic::run("default", 20, 10.6e6);
-    let of = |span_s| {
-        let options = PlotOptions { span_s, ..PlotOptions::default() };
-        plot_against(&[&run], &["goodput"], "cwnd", &options).unwrap()
-    };
-    let whole = of(None);
-    assert!(texts(&whole).contains("second half of each flow"));
-    let all = of(Some((0.0, 20.0)));
-    let part = of(Some((5.0, 10.0)));
-    assert!(texts(&part).contains("from 5 s to 10 s"), "{}", texts(&part));
-    assert!(marks(&all) > marks(&part) && marks(&part) > 0, "{} and {}", marks(&all), marks(&part));
-    assert_ne!(whole, part);
-    let nothing = of(Some((30.0, 40.0)));
-    assert!(texts(&nothing).contains("no samples"), "{}", texts(&nothing));
 }
 
 #[test]

@@ -17,8 +17,10 @@ pub struct FlowPath<'a> {
     pub there: Vec<(&'a str, bool, &'a PipeSpec)>,
     /// Two-way propagation delay.
     pub rtt: Time,
-    /// MTU that both hosts keep to.
+    /// MTU that both hosts keep to once routers have reported smaller links.
     pub mtu: u32,
+    /// MTU of the sender's host, which knows nothing else when it makes a datagram.
+    pub host_mtu: u32,
     /// IP version.
     pub ip: Ip,
 }
@@ -40,7 +42,8 @@ impl<'a> FlowPath<'a> {
         let (from, to) = (scenario.host(&flow.from)?, scenario.host(&flow.to)?);
         let (address, _) = scenario.flow_addresses(flow)?;
         let ip = if address.is_ipv4() { Ip::V4 } else { Ip::V6 };
-        Some(FlowPath { there, rtt: Time(rtt), mtu: from.mtu.min(to.mtu), ip })
+        let mtu = scenario.path_mtu_from(flow, from.mtu.min(to.mtu))?.mtu;
+        Some(FlowPath { there, rtt: Time(rtt), mtu, host_mtu: from.mtu, ip })
     }
 
     /// The slowest direction that has a rate.
@@ -80,7 +83,7 @@ impl<'a> FlowPath<'a> {
 
     /// Payload of a udp flow's datagrams.
     pub fn datagram_payload(&self, udp: &Udp) -> u32 {
-        let most = model::payload_bytes(self.mtu, self.ip, Transport::Udp);
+        let most = model::payload_bytes(self.host_mtu, self.ip, Transport::Udp);
         udp.packet.map_or(most, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX))
     }
 

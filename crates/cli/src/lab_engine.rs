@@ -4,13 +4,14 @@ use std::sync::atomic::AtomicBool;
 
 use lab::{Backend, Journal, Observer, Outcome, Privilege, Progress};
 use record::Writer;
-use scenario::{Flow, Scenario, rows::LinkEnd};
+use scenario::{EngineKind, Flow, Scenario, rows::LinkEnd};
 use schema::{Event, FlowSample, FlowSummary, LinkSample, LinkSummary, RunSummary};
 use units::Time;
 use verdict::{FlowContext, FlowTimes};
 
 use crate::{
-    congestion::Registered, engine::Engine, exit::Exit, flow_context::flow_context, progress::Teller,
+    congestion::Registered, engine::Engine, exit::Exit, flow_context::flow_context, nothing_arrived,
+    progress::Teller,
 };
 
 /// Share of samples with computing as the limit from which on a run is not to be trusted.
@@ -92,10 +93,8 @@ pub fn run(
     let outcome = lab::run(scenario, &options, &mut recording).map_err(failure);
     recording.teller.finish();
     let mut outcome = outcome?;
-    if scenario.hosts.iter().any(|host| host.kernel.is_some()) {
-        let note = "hosts have this machine's kernel; what the scenario says of kernels is for the simulator";
-        outcome.quality.notes.push(note.into());
-    }
+    // The kernel applies all sysctls; one that it does not have fails the run.
+    outcome.quality.notes.extend(scenario.not_modelled(EngineKind::Lab, |_, _| true));
     let tell = |flow: &Flow, used: Option<&str>, told: &mut FlowSummary| ccs.tell(flow, used, told);
     Ok(complete(scenario, tell, summary, outcome))
 }
@@ -162,6 +161,7 @@ pub fn complete(
             ),
         );
     }
+    nothing_arrived::explain(scenario, &mut summary);
     let failed = outcome.failed.map(failure);
     Rows { summary, flows: outcome.flows, links: outcome.links, events: outcome.events, failed }
 }

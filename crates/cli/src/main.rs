@@ -31,6 +31,7 @@ mod manual;
 mod measured_flows;
 mod measured_record;
 mod model_engine;
+mod nothing_arrived;
 mod open;
 mod output;
 mod path_available;

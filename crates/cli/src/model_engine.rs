@@ -4,7 +4,9 @@ use std::str::FromStr;
 
 use model::{Aimd, Buffer, Law, PathInputs, Prediction, Sharer, buffer_defaults, predict};
 use net::{Discipline, PipeSpec};
-use scenario::{Cc, Figure, Flow, Kind, Published, Scenario, ScenarioFile, Tcp, Udp, Xcp};
+use scenario::{
+    Cc, EngineKind, Figure, Flow, Host, Kind, PathMtu, Published, Scenario, ScenarioFile, Tcp, Udp, Xcp,
+};
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
 use units::{BitRate, Bytes, KernelRequirement, KernelVersion, Time};
 
@@ -12,7 +14,8 @@ use crate::{
     cc_law::law,
     closed_form::closed_form,
     congestion::settings,
-    flow_context::{FlowPath, buffers},
+    flow_context::{FlowPath, buffers, setting},
+    nothing_arrived,
     published::metric as metric_of,
     sim_engine::default_cc,
 };
@@ -24,6 +27,17 @@ const COUNTS_SEGMENTS: KernelVersion = KernelVersion { major: 4, minor: 0, patch
 /// Time that a small packet needs through the hosts themselves, beside the path.
 const HOST_TIME_S: f64 = 0.0001;
 
+/// The sysctl without which windows stay below 64 KiB.
+const WINDOW_SCALING: &str = "net.ipv4.tcp_window_scaling";
+/// The sysctls that the model applies.
+const SYSCTLS: [&str; 5] = [
+    WINDOW_SCALING,
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_mtu_probing",
+];
+
 /// Completes `summary` with the model's figures.
 pub fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSummary {
     // A kernel whose version cannot be read is taken for a new one.
@@ -32,6 +46,9 @@ pub fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> Run
     let goodputs: Vec<f64> =
         summary.flows.iter().filter(|f| f.has_window()).filter_map(|f| f.goodput_bps).collect();
     summary.fairness_jain = model::jain_index(&goodputs);
+    let applies = |_: &Host, name: &str| SYSCTLS.contains(&name);
+    summary.quality.notes.extend(scenario.not_modelled(EngineKind::Model, applies));
+    nothing_arrived::explain(scenario, &mut summary);
     if goodputs.len() > 1 {
         let note = "the model takes each flow as alone on its path, unless all are Reno's kind and share one slowest link";
         summary.quality.notes.push(note.into());
@@ -155,10 +172,17 @@ fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Opti
             let cc = cc_of(scenario, flow, tcp);
             let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc);
             let summary = FlowSummary { cc: Some(cc.name().into()), cc_set: settings(&cc), ..summary };
-            tcp_summary(summary, &inputs, &predict(&inputs))
+            let told = tcp_summary(summary, &inputs, &predict(&inputs));
+            if is_stuck(scenario, flow) { stuck(told) } else { told }
         }
-        Kind::Udp(udp) => udp_summary(summary, udp, &path, active(scenario, flow)),
-        Kind::Xcp(xcp) => xcp_summary(summary, xcp, &path, active(scenario, flow)),
+        Kind::Udp(udp) => {
+            let told = udp_summary(summary, udp, &path, active(scenario, flow));
+            if is_stuck(scenario, flow) { stuck(told) } else { told }
+        }
+        Kind::Xcp(xcp) => {
+            let told = xcp_summary(summary, xcp, &path, active(scenario, flow));
+            if is_stuck(scenario, flow) { stuck(told) } else { told }
+        }
         Kind::Ping(_) => {
             let rtt_us = (path.rtt.as_secs_f64() + HOST_TIME_S) * 1e6;
             // The first echo waits for an address resolution of one round trip.
@@ -172,6 +196,33 @@ fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Opti
             }
         }
     })
+}
+
+/// Whether nothing of a flow can pass: a link is down, or all its packets are too large for a link that does not report it.
+fn is_stuck(scenario: &Scenario, flow: &Flow) -> bool {
+    let is_down = nothing_arrived::down_link(scenario, flow).is_some();
+    let searches = setting(scenario.host(&flow.from), "net.ipv4.tcp_mtu_probing")
+        .is_some_and(|value| value.trim() != "0")
+        && matches!(flow.kind, Kind::Tcp(_));
+    let hole = scenario.path_mtu(flow).is_some_and(|PathMtu { black_hole, .. }| black_hole.is_some());
+    is_down || hole && !searches
+}
+
+/// A flow of which nothing arrives.
+fn stuck(told: FlowSummary) -> FlowSummary {
+    let mut limited = Limited::default();
+    *limited.share_mut(Cause::Loss) = 1.0;
+    FlowSummary {
+        goodput_bps: Some(0.0),
+        steady_goodput_bps: Some(0.0),
+        bytes: Some(0),
+        loss_share: told.loss_share.map(|_| 1.0),
+        limited: told.verdict.map_or(told.limited, |_| limited),
+        limited_steady: told.verdict.map_or(told.limited_steady, |_| limited),
+        verdict: told.verdict.map(|_| Cause::Loss),
+        evidence: Vec::new(),
+        ..told
+    }
 }
 
 fn inputs(
@@ -204,6 +255,10 @@ fn inputs(
         cc: cc.name().into(),
         law: on_kernel(law(cc, path.rtt, path.mtu), kernel),
         receive_buffer: buffer(receive, defaults.tcp_rmem_max),
+        window_scaling: [&flow.from, &flow.to].iter().all(|host| {
+            let value = setting(scenario.host(host), WINDOW_SCALING);
+            value.is_none_or(|value| value.trim() != "0")
+        }),
         send_buffer: buffer(send, defaults.tcp_wmem_max),
         read_rate: tcp.read_rate,
         write_rate: tcp.write_rate,

@@ -10,7 +10,7 @@ use std::{
 
 use cc::native::Library;
 use record::Writer;
-use scenario::{Cc, Flow, Host, Kind, Scenario};
+use scenario::{Cc, EngineKind, Flow, Host, Kind, Scenario};
 use schema::{Event, FlowSample, HostInfo, LinkSample, Quality, RunSummary, TraceRow};
 use sim::{Controllers, Machine, Observer, Outcome, Side};
 use units::{KernelVersion, Time};
@@ -22,6 +22,9 @@ use crate::{
     lab_engine::{Rows, complete},
     progress::Teller,
 };
+
+/// The sysctl that names the congestion control of flows that name none.
+const CC_SYSCTL: &str = "net.ipv4.tcp_congestion_control";
 
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -94,9 +97,8 @@ fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
         |((major, minor), hz): &((u8, u8), u32)| format!("Linux {major}.{minor} at {hz} ticks a second");
     let kernels: Vec<String> = kernels.iter().map(told).collect();
     let mut notes = vec![format!("simulated: {}", kernels.join(", "))];
-    if !scenario.captures.is_empty() {
-        notes.push("packets are captured in the lab only".into());
-    }
+    let applies = |host: &Host, name: &str| name == CC_SYSCTL || sim::applies_sysctl(machine, host, name);
+    notes.extend(scenario.not_modelled(EngineKind::Sim, applies));
     notes
 }
 
@@ -220,7 +222,7 @@ impl Controllers for Native<'_> {
 
 /// The congestion control of flows that name none.
 pub fn default_cc(host: Option<&Host>) -> String {
-    setting(host, "net.ipv4.tcp_congestion_control").map_or_else(|| "cubic".into(), |name| name.trim().into())
+    setting(host, CC_SYSCTL).map_or_else(|| "cubic".into(), |name| name.trim().into())
 }
 
 /// Rows go to the record, progress to the terminal.

@@ -127,3 +127,57 @@ fn datagrams_are_simulated_and_predicted() {
     let ran = place.run(&["run", "s.toml", "--engine", "lab"]);
     assert!(ran.code == 4 && ran.stderr.contains("--engine sim"), "{ran:?}");
 }
+
+fn flow_of<'a>(all: &'a serde_json::Value, engine: &str) -> (&'a serde_json::Value, &'a serde_json::Value) {
+    let run = all["runs"].as_array().unwrap().iter().find(|run| run["engine"] == engine).unwrap();
+    (run, &run["flows"][0])
+}
+
+/// A router in front of a smaller link reports it, so the flow has what the link carries.
+#[test]
+fn a_smaller_link_behind_a_router_costs_little() {
+    let place = Place::new(&shipped("gallery/chain.toml"));
+    let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
+    for engine in ["model", "sim"] {
+        let (run, flow) = flow_of(&all, engine);
+        assert!(flow["goodput_bps"].as_f64().unwrap() > 50e6, "{engine}: {flow}");
+        assert_eq!(flow["mss_bytes"].as_i64(), Some(1348), "{engine}");
+        assert_eq!(run["quality"]["ok"], true, "{run}");
+    }
+}
+
+/// 0 b/s is never a sound result without its cause.
+#[test]
+fn a_flow_that_delivers_nothing_says_why() {
+    let place = Place::new(&shipped("faults/mtu-black-hole.toml"));
+    let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--set", "duration=4s", "--json"]).json();
+    for engine in ["model", "sim"] {
+        let (run, flow) = flow_of(&all, engine);
+        assert_eq!(flow["goodput_bps"].as_f64(), Some(0.0), "{engine}");
+        assert!(flow["evidence"][0].as_str().unwrap().contains("MTU black hole"), "{engine}: {flow}");
+        assert!(flow["remedy"].as_str().unwrap().contains("tcp_mtu_probing"), "{engine}: {flow}");
+        let notes = run["quality"]["notes"].to_string();
+        assert!(notes.contains("delivered nothing: packets of 1500 bytes"), "{engine}: {notes}");
+    }
+    // The acknowledgements alone are lost: nothing of the way there explains it, but the way back does.
+    let place = Place::new(&SMALL.replace("[[flows]]", "backward = { down = true }\n[[flows]]"));
+    let ran = place.run(&["run", "s.toml", "--engine", "sim", "--json"]);
+    let notes = ran.json()["runs"][0]["quality"]["notes"].to_string();
+    assert!(notes.contains("is down"), "{notes}");
+}
+
+#[test]
+fn a_run_says_what_its_engine_ignores() {
+    let text = SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", jitter = \"1ms\"")
+        + "[hosts.\"*\"]\nstart = \"true\"\nsysctl = { \"net.ipv4.tcp_fastopen\" = \"3\" }\n";
+    let place = Place::new(&text);
+    let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
+    let notes = |engine| flow_of(&all, engine).0["quality"]["notes"].to_string();
+    for part in [".jitter", ".start", "tcp_fastopen"] {
+        assert!(notes("model").contains(part), "{part}: {}", notes("model"));
+    }
+    assert!(notes("sim").contains("tcp_fastopen") && notes("sim").contains(".start"), "{}", notes("sim"));
+    assert!(!notes("sim").contains("jitter"), "{}", notes("sim"));
+    let told = place.run(&["run", "s.toml", "--engine", "sim"]);
+    assert!(told.stdout.contains("the simulator ignores"), "{told:?}");
+}

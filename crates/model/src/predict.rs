@@ -54,6 +54,8 @@ pub struct PathInputs {
     pub law: Law,
     /// The receiver's buffer.
     pub receive_buffer: Buffer,
+    /// Whether both ends scale windows (RFC 7323); without it no window is larger than 65,535 bytes.
+    pub window_scaling: bool,
     /// The sender's buffer.
     pub send_buffer: Buffer,
     /// How fast the receiving application reads.
@@ -119,7 +121,9 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
     let headers = inputs.ip.header_bytes() + Transport::Tcp.header_bytes();
     let wire_limit_bps = inputs.rate.map(|rate| goodput_bps(rate, segment, headers, inputs.overhead));
     let share = window_share(inputs.kernel, segment, inputs.rtt);
-    let receive_window = receive_buffer_window(inputs.receive_buffer, inputs.kernel, segment, inputs.rtt);
+    let most = if inputs.window_scaling { f64::INFINITY } else { f64::from(u16::MAX) };
+    let receive_window =
+        receive_buffer_window(inputs.receive_buffer, inputs.kernel, segment, inputs.rtt).min(most);
     let send_window = send_buffer_window(inputs.send_buffer);
 
     let mut limits = Vec::new();
@@ -276,6 +280,7 @@ mod tests {
             kernel,
             cc: "cubic".into(),
             law: Law::Cubic,
+            window_scaling: true,
             receive_buffer: buffer,
             send_buffer: buffer,
             read_rate: None,
@@ -331,6 +336,8 @@ mod tests {
             assert_eq!(prediction.verdict, Cause::PathRate);
             assert!(prediction.goodput_bps < prediction.steady_goodput_bps);
         }
+        let unscaled = predict(&PathInputs { window_scaling: false, ..lab8(NEW, 52_428_800) });
+        assert_eq!((unscaled.verdict, unscaled.receive_window_bytes), (Cause::ReceiveWindow, 65_535.0));
         let jumbo = predict(&PathInputs { mtu: 9000, ..lab8(NEW, 52_428_800) });
         assert!((jumbo.steady_goodput_bps / 9.927e9 - 1.0).abs() < 0.001, "{jumbo:?}");
     }

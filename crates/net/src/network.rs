@@ -140,6 +140,24 @@ impl<P: Packet> Network<P> {
         }
     }
 
+    /// A router sends a packet of its own to a station, by the interface that its table says. One that no way leads to is
+    /// dropped. `now` must not lie before any earlier instant given.
+    pub fn send_from_router(&mut self, router: u32, now: Time, to: u32, packet: P, sink: &mut impl Sink<P>) {
+        let Some(view) = self.routers.get(router as usize) else { return };
+        let connected = view.interfaces.iter().find(|own| {
+            self.domains.get(own.station as usize) == self.domains.get(to as usize) && own.station != to
+        });
+        let routed = || view.toward(to).and_then(|way| view.interfaces.get(way.interface as usize));
+        if let Some(station) = connected.or_else(routed).map(|own| own.station) {
+            self.send(station, now, Destination::Station(to), packet, sink);
+        }
+    }
+
+    /// The MTU of one direction of a link, if it has one.
+    pub fn mtu(&self, pipe: PipeId) -> Option<u32> {
+        self.links.get(pipe.index()).map(|link| link.mtu).filter(|mtu| *mtu != u32::MAX)
+    }
+
     /// How many stations there are; [`crate::Topology::stations`] says which.
     pub fn stations(&self) -> u32 {
         self.stations.len() as u32

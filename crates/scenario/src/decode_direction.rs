@@ -14,7 +14,7 @@ use crate::{
     tree::{Entry, Node, Table, Value},
 };
 
-const DIRECTION: Keys = Keys {
+pub(crate) const DIRECTION: Keys = Keys {
     what: "a link's direction",
     known: &[
         "rate",

@@ -14,7 +14,7 @@ use crate::{
 };
 
 const LATER: &[&str] = &["ecn", "mtu", "cc_params", "parameters", "rate", "protocol"];
-const TCP: Keys = Keys {
+pub(crate) const TCP: Keys = Keys {
     what: "a flow",
     known: &[
         "name",
@@ -38,17 +38,17 @@ const TCP: Keys = Keys {
     ],
     later: LATER,
 };
-const PING: Keys = Keys {
+pub(crate) const PING: Keys = Keys {
     what: "a ping flow",
     known: &["name", "from", "to", "kind", "start", "stop", "interval", "count", "payload"],
     later: LATER,
 };
-const UDP: Keys = Keys {
+pub(crate) const UDP: Keys = Keys {
     what: "a udp flow",
     known: &["name", "from", "to", "kind", "start", "stop", "rate", "packet", "size", "on", "off", "random"],
     later: &["ecn", "mtu", "protocol"],
 };
-const XCP: Keys = Keys {
+pub(crate) const XCP: Keys = Keys {
     what: "an xcp flow",
     known: &["name", "from", "to", "kind", "start", "stop", "size"],
     later: LATER,

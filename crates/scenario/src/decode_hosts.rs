@@ -15,7 +15,7 @@ use crate::{
     types::{Host, Interface, Link, StaticRoute},
 };
 
-const HOST: Keys = Keys {
+pub(crate) const HOST: Keys = Keys {
     what: "a host",
     known: &[
         "address",

@@ -11,7 +11,8 @@ use crate::{
     types::{Cidr, Interface, Link, StaticRoute},
 };
 
-const ROUTE: Keys = Keys { what: "a route", known: &["to", "via"], later: &["dev", "metric", "mtu"] };
+pub(crate) const ROUTE: Keys =
+    Keys { what: "a route", known: &["to", "via"], later: &["dev", "metric", "mtu"] };
 const ROUTES_EXAMPLE: &str = "write for example routes = [{ to = \"10.2.0.0/16\", via = \"10.0.0.254\" }]";
 
 /// The indices of the links that `name` has, in the links' order: its interfaces.

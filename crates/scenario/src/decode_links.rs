@@ -12,12 +12,12 @@ use crate::{
     types::{Change, Link},
 };
 
-const LINK: Keys = Keys {
+pub(crate) const LINK: Keys = Keys {
     what: "a link",
     known: &["name", "ends", "forward", "backward", "both", "changes"],
     later: &["mtu"],
 };
-const CHANGE: Keys =
+pub(crate) const CHANGE: Keys =
     Keys { what: "a change of a link", known: &["at", "forward", "backward", "both"], later: &[] };
 const SIDES: [&str; 2] = ["forward", "backward"];
 

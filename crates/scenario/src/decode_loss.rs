@@ -23,7 +23,7 @@ const KNOWN: &[&str] = &[
     "at",
     "count",
 ];
-const LOSS: Keys = Keys { what: "a loss", known: KNOWN, later: &[] };
+pub(crate) const LOSS: Keys = Keys { what: "a loss", known: KNOWN, later: &[] };
 const EXAMPLE: &str =
     "write a rate, every, packets or at, or model = \"gilbert-elliott\" with to_bad and to_good";
 /// The keys of each model, beside `model` and `unit`.

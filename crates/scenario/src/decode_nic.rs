@@ -8,7 +8,7 @@ use crate::{
     types::Nic,
 };
 
-const NIC: Keys =
+pub(crate) const NIC: Keys =
     Keys { what: "a nic", known: &["tx_queue", "tso", "gso", "gro"], later: &["rx_queue", "rings"] };
 /// Largest super-packet that fits an IP packet's length field; longer ones (BIG TCP) do not cross a TAP device.
 const MAX_GSO: Bytes = Bytes(65535);

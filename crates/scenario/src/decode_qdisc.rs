@@ -10,7 +10,7 @@ use crate::{
     tree::Node,
 };
 
-const KINDS: [(&str, Keys); 8] = [
+pub(crate) const KINDS: [(&str, Keys); 8] = [
     ("droptail", Keys { what: "the qdisc droptail", known: &["kind", "mark_above"], later: &[] }),
     ("drophead", Keys { what: "the qdisc drophead", known: &["kind"], later: &[] }),
     (

@@ -9,7 +9,7 @@ use crate::{
     types::{Interface, Link, Router},
 };
 
-const ROUTER: Keys = Keys {
+pub(crate) const ROUTER: Keys = Keys {
     what: "a router",
     known: &["interfaces", "ports", "routes"],
     later: &["mtu", "ttl", "sysctl", "address", "start", "stop"],

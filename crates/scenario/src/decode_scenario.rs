@@ -35,7 +35,7 @@ pub(crate) const TOP: Keys = Keys {
     ],
     later: &[],
 };
-const SWITCHES: Keys = Keys { what: "switches", known: &["names"], later: &[] };
+pub(crate) const SWITCHES: Keys = Keys { what: "switches", known: &["names"], later: &[] };
 
 const DEFAULT_SAMPLE: Time = Time::from_millis(10);
 const MIN_SAMPLE: Time = Time(1_000);

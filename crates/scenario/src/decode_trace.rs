@@ -12,7 +12,7 @@ use crate::{
     tree::{Node, Value},
 };
 
-const INLINE: Keys = Keys { what: "a trace", known: &["mahimahi"], later: &[] };
+pub(crate) const INLINE: Keys = Keys { what: "a trace", known: &["mahimahi"], later: &[] };
 const STEPS_EXAMPLE: &str = "write for example trace = [[0, \"10mbit\"], [\"5s\", \"2mbit\"]]";
 /// As many lines as `net` reads of a file; records keep traces whole.
 const MAX_OPPORTUNITIES: usize = 10_000_000;

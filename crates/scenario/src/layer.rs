@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What a layer may change.
-const LAYER: Keys = Keys {
+pub(crate) const LAYER: Keys = Keys {
     what: "a variant or --set",
     known: &[
         "title", "duration", "sample", "seed", "repeat", "hosts", "routers", "links", "flows", "capture",

@@ -13,7 +13,7 @@ use crate::{
     types::Scenario,
 };
 
-const PUBLISHED: Keys = Keys {
+pub(crate) const PUBLISHED: Keys = Keys {
     what: "a published figure",
     known: &[
         "id",
@@ -29,7 +29,7 @@ const PUBLISHED: Keys = Keys {
     ],
     later: &[],
 };
-const HOLDS_FOR: Keys = Keys { what: "holds_for", known: &["kernel"], later: &["engine", "mtu"] };
+pub(crate) const HOLDS_FOR: Keys = Keys { what: "holds_for", known: &["kernel"], later: &["engine", "mtu"] };
 
 /// A published figure.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,7 +9,7 @@ use crate::{
     tree::{Node, Span, Table, Value, parse_value},
 };
 
-const SWEEP: Keys =
+pub(crate) const SWEEP: Keys =
     Keys { what: "a sweep", known: &["field", "values", "from", "to", "step", "factor", "zip"], later: &[] };
 
 /// Points of a sweep at most: a mistyped step makes millions.

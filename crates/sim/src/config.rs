@@ -47,6 +47,12 @@ pub(crate) fn config(machine: &Machine, host: &Host, tcp: &Tcp, side: Side) -> R
     Ok(config)
 }
 
+/// Whether a host's sysctl has an effect on the TCP that it gets.
+pub fn applies_sysctl(machine: &Machine, host: &Host, name: &str) -> bool {
+    let is_known = set(&mut Config::default(), name, "").is_err();
+    is_known && (machine.kernel_of(host) >= (2, 6) || SYSCTLS_24.contains(&name))
+}
+
 /// What a host has before its own settings: a kernel of today those of the machine, Linux 2.4 those it came with.
 fn kernel_config(machine: &Machine, host: &Host) -> Config {
     let kernel = machine.kernel_of(host);
@@ -116,6 +122,13 @@ fn set(config: &mut Config, name: &str, value: &str) -> Result<(), Expected> {
         "net.ipv4.tcp_comp_sack_delay_ns" => config.comp_sack_delay_ns = number(value)?,
         "net.ipv4.tcp_comp_sack_slack_ns" => config.comp_sack_slack_ns = number(value)?,
         "net.ipv4.tcp_comp_sack_nr" => config.comp_sack_nr = number(value)?,
+        "net.ipv4.tcp_mtu_probing" => config.mtu_probing = number(value)?,
+        "net.ipv4.tcp_base_mss" => config.base_mss = number(value)?,
+        "net.ipv4.tcp_mtu_probe_floor" => config.mtu_probe_floor = number(value)?,
+        "net.ipv4.tcp_probe_threshold" => config.probe_threshold = number(value)?,
+        "net.ipv4.tcp_probe_interval" => config.probe_interval_s = number(value)?,
+        "net.ipv4.tcp_min_snd_mss" => config.min_snd_mss = number(value)?,
+        "net.ipv4.tcp_retries1" => config.retries1 = number(value)?,
         "net.ipv4.tcp_retries2" => config.retries2 = number(value)?,
         "net.ipv4.tcp_syn_retries" => config.syn_retries = number(value)?,
         _ => {}
@@ -143,6 +156,11 @@ mod tests {
         set(&mut config, "net.ipv4.tcp_rmem", "10240\t87380 16777216").unwrap();
         set(&mut config, "net.ipv4.tcp_sack", "0").unwrap();
         set(&mut config, "net.ipv4.ip_forward", "what?").unwrap();
+        let text = "hosts.h1.address = \"10.0.0.1/24\"";
+        let scenario = scenario::ScenarioFile::parse("s", text).unwrap().resolve(None, &[]).unwrap();
+        let (machine, host) = (Machine::default(), &scenario.hosts[0]);
+        assert!(applies_sysctl(&machine, host, "net.ipv4.tcp_mtu_probing"));
+        assert!(!applies_sysctl(&machine, host, "net.ipv4.tcp_fastopen"));
         assert_eq!((config.rmem, config.sack), ([10_240, 87_380, 16_777_216], false));
         assert!(set(&mut config, "net.ipv4.tcp_wmem", "1 2").is_err());
         assert!(set(&mut config, "net.ipv4.tcp_app_win", "31x").is_err());

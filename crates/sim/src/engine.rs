@@ -15,13 +15,15 @@ use crate::{
     Controllers, Error, Machine, Side,
     addresses::{Addresses, addresses},
     device::Devices,
+    fragments::Fragments,
     packet::{Body, Echo, SimPacket},
     parcel::Parcel,
+    path_mtu::{Ends, PathMtus, TooBig},
     ping::Ping,
     trace::Trace,
     transfer::{Plan, Transfer},
     udp::{self, Stream},
-    wire::Wire,
+    wire::{self, Wire},
     xcp::XcpFlow,
 };
 
@@ -71,7 +73,8 @@ impl<'a> Engine<'a> {
     ) -> Result<Self, Error> {
         let stations: Vec<Station> = scenario::plan::topology(scenario).stations();
         let network = scenario::plan::network::<Parcel>(scenario)?;
-        let mut wakes = Wakes::new(SLOTS * scenario.flows.len());
+        // The last slot is for what hosts forget.
+        let mut wakes = Wakes::new(SLOTS * scenario.flows.len() + 1);
         let mut flows = Vec::new();
         for (index, flow) in scenario.flows.iter().enumerate() {
             let addresses = addresses(scenario, flow, &stations, &network)?;
@@ -79,7 +82,17 @@ impl<'a> Engine<'a> {
             wakes.arm(SLOTS * index + APPLICATION, Some(flow.start));
         }
         let devices = Devices::new(scenario, stations.iter().map(|station| station.node));
-        let wire = Wire::new(network, devices, machine, scenario.seed);
+        let ends = |flow: &Flow| {
+            let Addresses { there, back, ip_header } = flow.addresses;
+            // Packets to a number come from the address that answers go to.
+            [
+                Ends { source: there.to, target: back.to, ip_header },
+                Ends { source: back.to, target: there.to, ip_header },
+            ]
+        };
+        let path_mtus = PathMtus::new(flows.iter().flat_map(ends).collect());
+        let plan = wire::Plan { network, devices, stations: &stations, path_mtus };
+        let wire = Wire::new(plan, machine, scenario.seed);
         Ok(Engine { scenario, machine, controllers, wire, flows, wakes, now: Time(0), traced: Vec::new() })
     }
 
@@ -136,6 +149,63 @@ impl<'a> Engine<'a> {
         while let Some(packet) = self.wire.receive(self.now) {
             self.take(packet);
         }
+        while let Some(report) = self.wire.reports.pop_front() {
+            self.take_too_big(report);
+        }
+    }
+
+    /// A router reports to a host that a packet was too large: the host remembers the path's MTU, and the flow goes by it.
+    #[cold]
+    #[inline(never)]
+    fn take_too_big(&mut self, report: TooBig) {
+        let TooBig { number, seq, mtu } = report;
+        let (index, now) = (number as usize / 2, self.now);
+        let side = if number.is_multiple_of(2) { Side::Receiver } else { Side::Sender };
+        let Some(mtu) = self.wire.path_mtus.learn(number, mtu, now) else { return };
+        self.wakes.arm(SLOTS * self.flows.len(), self.wire.path_mtus.next_expiry());
+        let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.over) else { return };
+        match &mut flow.traffic {
+            Traffic::Tcp(transfer) => {
+                transfer.take_too_big(side, seq, mtu, now, &mut self.wire);
+                self.follow_up(index, side);
+            }
+            Traffic::Udp(stream) => stream.mtu = stream.mtu.min(mtu),
+            Traffic::Ping(ping) if side == Side::Sender => ping.set_mtu(mtu),
+            Traffic::None | Traffic::Ping(_) | Traffic::Xcp(_) => {}
+        }
+    }
+
+    /// Hosts forget what they learned long ago of paths' MTUs, and send packets of their own MTU again.
+    #[cold]
+    #[inline(never)]
+    fn forget_path_mtus(&mut self) {
+        let now = self.now;
+        self.wire.path_mtus.expire(now);
+        self.wakes.arm(SLOTS * self.flows.len(), self.wire.path_mtus.next_expiry());
+        for index in 0..self.flows.len() {
+            let mtus = self.path_mtus(index);
+            match &mut self.flows[index].traffic {
+                Traffic::Tcp(transfer) => {
+                    for side in [Side::Sender, Side::Receiver] {
+                        transfer.set_path_mtu(side, mtus[side as usize], now);
+                    }
+                }
+                Traffic::Udp(stream) => stream.mtu = mtus[0],
+                Traffic::Ping(ping) => ping.set_mtu(mtus[0]),
+                Traffic::None | Traffic::Xcp(_) => {}
+            }
+        }
+    }
+
+    /// The MTUs of the paths from a flow's sender and from its receiver, as far as their hosts know them.
+    fn path_mtus(&self, index: usize) -> [u32; 2] {
+        let flow = &self.scenario.flows[index];
+        let number = 2 * index as u32;
+        let of = |name: &str, to: u32| {
+            let own = self.scenario.host(name).map_or(u32::MAX, |host| host.mtu);
+            self.wire.path_mtus.get(to, self.now).unwrap_or(u32::MAX).min(own)
+        };
+        [of(&flow.from, number + 1), of(&flow.to, number)]
     }
 
     #[inline]
@@ -156,6 +226,8 @@ impl<'a> Engine<'a> {
     /// A packet arrives that is not TCP's.
     #[inline(never)]
     fn take_other(&mut self, index: usize, packet: SimPacket) {
+        let is_request = matches!(&packet.body, Body::Echo(echo) if !echo.reply);
+        let mtu_back = if is_request { self.path_mtus(index)[1] } else { 0 };
         let flow = &mut self.flows[index];
         match (&mut flow.traffic, packet.body) {
             (Traffic::Udp(stream), Body::Datagram(datagram)) => stream.receiver.take(&datagram, self.now),
@@ -164,12 +236,20 @@ impl<'a> Engine<'a> {
                 xcp.take_ack(&ack, self.now, &mut self.wire);
                 self.wakes.arm(SLOTS * index, xcp.window.timeout());
             }
-            (Traffic::Ping(ping), Body::Echo(echo)) if echo.fragments.is_whole() => {
+            (Traffic::Ping(ping), Body::Echo(echo)) => {
+                let reassembly = &mut ping.reassembly[usize::from(echo.reply)];
+                if !reassembly.completes(u64::from(echo.sequence), &echo.fragments) {
+                    return;
+                }
                 if echo.reply {
                     ping.take(self.now, &echo);
                     self.wakes.arm(SLOTS * index + APPLICATION, ping.next());
                 } else {
-                    let echo = Body::Echo(Echo { reply: true, ..echo });
+                    let bytes = echo.fragments.total_bytes;
+                    let mut fragments = Fragments::of(bytes, mtu_back, packet.header);
+                    // Replies may be fragmented on their way (`icmp_reply` asks for no discovery).
+                    fragments.whole_only = false;
+                    let echo = Body::Echo(Echo { reply: true, fragments, ..echo });
                     let reply = SimPacket { to: packet.to - 1, header: packet.header, body: echo };
                     self.wire.send(&flow.addresses.back, self.now, reply);
                 }
@@ -211,6 +291,10 @@ impl<'a> Engine<'a> {
     #[inline(never)]
     fn wake(&mut self, slot: usize) -> Result<(), Error> {
         let (index, what) = (slot / SLOTS, slot % SLOTS);
+        if index == self.flows.len() {
+            self.forget_path_mtus();
+            return Ok(());
+        }
         let side = if what.is_multiple_of(2) { Side::Sender } else { Side::Receiver };
         self.wakes.arm(slot, None);
         match &mut self.flows[index].traffic {
@@ -254,11 +338,12 @@ impl<'a> Engine<'a> {
         let host = |name: &str| self.scenario.host(name).ok_or_else(|| Error::NoWay(flow.name.clone()));
         let hosts = [host(&flow.from)?, host(&flow.to)?];
         let (number, seed) = (2 * index as u32, self.scenario.seed);
+        let mtus = self.path_mtus(index);
         match &flow.kind {
             Kind::Tcp(tcp) => {
                 let machine = self.machine;
                 let traced = self.traced.contains(&index).then_some(flow.name.as_str());
-                let plan = Plan { machine, hosts, tcp, addresses, number, seed, traced };
+                let plan = Plan { machine, hosts, tcp, addresses, number, path_mtus: mtus, seed, traced };
                 let ends = [self.controller(index, Side::Sender)?, self.controller(index, Side::Receiver)?];
                 let transfer = Transfer::connect(&plan, ends, self.now)?;
                 self.flows[index].traffic = Traffic::Tcp(Box::new(transfer));
@@ -266,7 +351,7 @@ impl<'a> Engine<'a> {
             }
             Kind::Ping(ping) => {
                 let patience = patience(self.scenario);
-                let ping = Ping::new(ping, self.now, patience, hosts[0].mtu, addresses.ip_header);
+                let ping = Ping::new(ping, self.now, patience, mtus[0], addresses.ip_header);
                 self.flows[index].traffic = Traffic::Ping(ping);
                 self.ping(index);
             }
@@ -276,7 +361,7 @@ impl<'a> Engine<'a> {
                     source: source(udp, most, seed, index, self.now),
                     there: addresses.there,
                     ip_header: addresses.ip_header,
-                    mtu: hosts[0].mtu,
+                    mtu: mtus[0],
                     to: number + 1,
                     patience: patience(self.scenario),
                 };
@@ -285,7 +370,8 @@ impl<'a> Engine<'a> {
                 self.flows[index].traffic = Traffic::Udp(Box::new(stream));
             }
             Kind::Xcp(spec) => {
-                let mtu = hosts[0].mtu.min(hosts[1].mtu);
+                let most = hosts[0].mtu.min(hosts[1].mtu);
+                let mtu = self.scenario.path_mtu(flow).map_or(most, |path| path.mtu);
                 let mut xcp = XcpFlow::new(spec, mtu, addresses, number);
                 xcp.send(self.now, &mut self.wire);
                 self.wakes.arm(SLOTS * index, xcp.window.timeout());

@@ -17,6 +17,7 @@ mod outcome;
 mod pace;
 mod packet;
 mod parcel;
+mod path_mtu;
 mod ping;
 mod recorder;
 mod run;
@@ -29,6 +30,7 @@ mod wire;
 mod xcp;
 mod xcp_window;
 
+pub use config::applies_sysctl;
 pub use error::Error;
 pub use machine::{Machine, Segmentation};
 pub use outcome::{Controllers, Observer, Outcome, Side};

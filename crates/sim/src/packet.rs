@@ -6,6 +6,7 @@ use tcp::{Segment, ecn};
 
 use crate::{
     fragments::Fragments,
+    path_mtu::{Dropped, TooBig},
     udp::Datagram,
     xcp::{XcpAck, XcpData},
 };
@@ -29,6 +30,9 @@ pub(crate) enum Body {
     XcpAck(XcpAck),
     Echo(Echo),
     Neighbour(Neighbour),
+    TooBig(TooBig),
+    /// No packet, but the note that one was dropped.
+    Dropped(Dropped),
 }
 
 /// ICMP echo request or reply (RFC 792), in fragments where it is large.
@@ -61,8 +65,35 @@ impl SimPacket {
             Body::Echo(echo) => of(&echo.fragments),
             Body::Datagram(datagram) => of(&datagram.fragments),
             Body::Xcp(data) => (1, self.header + data.payload, self.header + data.payload),
-            Body::Tcp(_) | Body::Neighbour(_) | Body::XcpAck(_) => (1, self.header, self.header),
+            Body::Tcp(_) | Body::Neighbour(_) | Body::TooBig(_) | Body::Dropped(_) | Body::XcpAck(_) => {
+                (1, self.header, self.header)
+            }
         }
+    }
+}
+
+impl SimPacket {
+    /// The fragments that a router makes of it for a link of this MTU, where it may.
+    #[cold]
+    fn cut(&self, mtu: u32) -> Option<Vec<SimPacket>> {
+        let fragments = match &self.body {
+            Body::Echo(echo) => &echo.fragments,
+            Body::Datagram(datagram) => &datagram.fragments,
+            _ => return None,
+        };
+        // Routers of IPv6 never fragment (RFC 8200 section 5).
+        if self.header != 20 || fragments.whole_only {
+            return None;
+        }
+        let part = |fragments: Fragments| {
+            let body = match &self.body {
+                Body::Echo(echo) => Body::Echo(Echo { fragments, ..*echo }),
+                Body::Datagram(datagram) => Body::Datagram(Datagram { fragments, ..*datagram }),
+                other => other.clone(),
+            };
+            SimPacket { body, ..*self }
+        };
+        Some(fragments.cut(mtu, self.header).into_iter().map(part).collect())
     }
 }
 
@@ -99,7 +130,9 @@ impl Packet for SimPacket {
                 Body::Datagram(Datagram { fragments: datagram.fragments.split_off(at), ..*datagram })
             }
             // One segment each.
-            Body::Neighbour(_) | Body::Xcp(_) | Body::XcpAck(_) => self.body.clone(),
+            Body::Neighbour(_) | Body::TooBig(_) | Body::Dropped(_) | Body::Xcp(_) | Body::XcpAck(_) => {
+                self.body.clone()
+            }
         };
         SimPacket { body, ..*self }
     }
@@ -136,10 +169,13 @@ impl Packet for SimPacket {
     fn at_router(mut self, router: &Router, arrival: Arrival, out: &mut Vec<Emission<Self>>) {
         let Destination::Station(to) = arrival.to else { return };
         if router.interfaces.iter().all(|i| i.station != to) {
-            out.push(match router.toward(to) {
-                Some(way) => Emission::Send { interface: way.interface, to: arrival.to, packet: self },
-                None => Emission::Refuse(self),
-            });
+            let Some(way) = router.toward(to) else { return out.push(Emission::Refuse(self)) };
+            let mtu = router.interfaces.get(way.interface as usize).and_then(|own| own.mtu);
+            let send = |packet| Emission::Send { interface: way.interface, to: arrival.to, packet };
+            match mtu.filter(|mtu| self.segment_bytes() > *mtu).and_then(|mtu| self.cut(mtu)) {
+                Some(parts) => out.extend(parts.into_iter().map(send)),
+                None => out.push(send(self)),
+            }
         } else if let Body::Neighbour(question) = &mut self.body
             && !question.reply
         {

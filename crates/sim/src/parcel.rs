@@ -10,6 +10,7 @@ use net::{Arrival, Ecn, Emission, Packet, Router, Shape, XcpHeader};
 use tcp::{Flags, Segment};
 
 use crate::packet::{Body, Neighbour, SimPacket, codepoint};
+use crate::path_mtu::{Dropped, TooBig};
 
 /// A packet on its way.
 #[derive(Debug, Clone)]
@@ -31,6 +32,15 @@ pub(crate) enum Parcel {
         _full: u8,
     },
     Boxed(Box<SimPacket>),
+}
+
+/// What is for hosts and not for flows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Control {
+    Neighbour(Neighbour),
+    TooBig(TooBig),
+    /// With the number that the packet was for.
+    Dropped(u32, Dropped),
 }
 
 /// Any number but [`Number::NONE`].
@@ -100,15 +110,38 @@ impl Parcel {
         }
     }
 
-    /// What it says about a neighbour's address, if that is what it is for.
+    /// What it says, if it is not for a flow but for the host.
     #[inline]
-    pub(crate) fn word(&self) -> Option<Neighbour> {
+    pub(crate) fn control(&self) -> Option<Control> {
         match self {
             Parcel::Boxed(packet) => match packet.body {
-                Body::Neighbour(word) => Some(word),
+                Body::Neighbour(word) => Some(Control::Neighbour(word)),
+                Body::TooBig(report) => Some(Control::TooBig(report)),
+                Body::Dropped(dropped) => Some(Control::Dropped(packet.to, dropped)),
                 _ => None,
             },
             Parcel::Plain { .. } => None,
+        }
+    }
+
+    /// The first sequence number, if it is TCP's.
+    pub(crate) fn seq(&self) -> u32 {
+        match self {
+            Parcel::Plain { seq, .. } => *seq,
+            Parcel::Boxed(packet) => match &packet.body {
+                Body::Tcp(segment) => segment.seq,
+                _ => 0,
+            },
+        }
+    }
+
+    /// Whether a router may report that it is too large: no reports about reports (RFC 1812 section 4.3.2.7).
+    pub(crate) fn may_be_reported(&self) -> bool {
+        match self {
+            Parcel::Plain { .. } => true,
+            Parcel::Boxed(packet) => {
+                !matches!(packet.body, Body::Neighbour(_) | Body::TooBig(_) | Body::Dropped(_))
+            }
         }
     }
 }

@@ -3,7 +3,10 @@
 use scenario::Ping as Spec;
 use units::Time;
 
-use crate::{fragments::Fragments, packet::Echo};
+use crate::{
+    fragments::{Fragments, Reassembly},
+    packet::Echo,
+};
 
 /// Bytes of an ICMP header.
 const ICMP_HEADER: u32 = 8;
@@ -18,7 +21,12 @@ pub(crate) struct Ping {
     sent: Vec<Option<Time>>,
     open: usize,
     last: Time,
+    /// IP payload of a request.
+    payload: u32,
+    ip_header: u32,
     echo: Echo,
+    /// Requests, and replies, that have come in part.
+    pub(crate) reassembly: [Reassembly; 2],
     /// Replies that have not been told yet: when they came and after how long.
     pub(crate) replies: Vec<(Time, Time)>,
 }
@@ -35,9 +43,17 @@ impl Ping {
             sent: Vec::new(),
             open: 0,
             last: start,
+            payload,
+            ip_header,
             echo,
+            reassembly: Default::default(),
             replies: Vec::new(),
         }
+    }
+
+    /// The path's MTU is another one.
+    pub(crate) fn set_mtu(&mut self, mtu: u32) {
+        self.echo.fragments = Fragments::of(self.payload, mtu, self.ip_header);
     }
 
     /// When there is something to do.
@@ -96,7 +112,7 @@ mod tests {
         let mut ping = Ping::new(&spec, Time(1_000), Time(500), 1500, 20);
         assert_eq!(ping.next(), Some(Time(1_000)));
         let first = ping.send(Time(1_000)).unwrap();
-        assert_eq!((first.sequence, first.fragments.last_bytes, first.fragments.made), (1, 64, 1));
+        assert_eq!((first.sequence, first.fragments.last_bytes, first.fragments.here), (1, 64, 1));
         assert_eq!(ping.send(Time(1_050)), None);
         ping.send(Time(1_100)).unwrap();
         ping.take(Time(1_120), &first);

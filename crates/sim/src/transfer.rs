@@ -46,6 +46,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) tcp: &'a Tcp,
     pub(crate) addresses: Addresses,
     pub(crate) number: u32,
+    /// MTU of the paths from the sender and from the receiver.
+    pub(crate) path_mtus: [u32; 2],
     /// Decides on the first sequence numbers.
     pub(crate) seed: u64,
     /// The flow's name, where it is traced.
@@ -59,11 +61,12 @@ impl Transfer {
         [sender, receiver]: [Box<dyn CongestionControl>; 2],
         now: Time,
     ) -> Result<Transfer, Error> {
-        let Plan { machine, hosts, tcp, addresses, number, seed, traced } = plan;
+        let Plan { machine, hosts, tcp, addresses, number, path_mtus, seed, traced } = plan;
         let make = |side: Side| -> Result<tcp::Config, Error> {
             let host = hosts[side as usize];
             let mut config = config(machine, host, tcp, side)?;
             config.ip_header = addresses.ip_header;
+            config.mtu = path_mtus[side as usize].min(config.mtu);
             // A number like any other, the same for the same seed.
             config.initial_seq = Draws::one(*seed, number + side as u32) as u32;
             Ok(config)
@@ -143,6 +146,18 @@ impl Transfer {
     pub(crate) fn on_timer(&mut self, side: Side, now: Time, wire: &mut Wire) {
         self.tell_room(side, now, wire);
         self.end(side).on_timer(now.0);
+    }
+
+    /// A router reports that a packet of one end was too large; the path takes packets of `mtu` bytes. What follows from it is
+    /// sent by [`Self::work`].
+    pub(crate) fn take_too_big(&mut self, side: Side, seq: u32, mtu: u32, now: Time, wire: &mut Wire) {
+        self.tell_room(side, now, wire);
+        self.end(side).on_packet_too_big(now.0, seq, mtu);
+    }
+
+    /// The path from one end has another MTU.
+    pub(crate) fn set_path_mtu(&mut self, side: Side, mtu: u32, now: Time) {
+        self.end(side).set_path_mtu(now.0, mtu);
     }
 
     /// Whether one end waits until a packet of it has left its device's queue.

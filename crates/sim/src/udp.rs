@@ -31,7 +31,8 @@ pub(crate) struct Stream {
     /// The receiver's number as packets have it.
     to: u32,
     ip_header: u32,
-    mtu: u32,
+    /// The path's MTU, as far as the sender's host knows it.
+    pub(crate) mtu: u32,
 }
 
 /// What a stream is made of.
@@ -39,7 +40,7 @@ pub(crate) struct Plan {
     pub(crate) source: Source,
     pub(crate) there: Route,
     pub(crate) ip_header: u32,
-    /// MTU of the sender's host.
+    /// The path's MTU, as far as the sender's host knows it.
     pub(crate) mtu: u32,
     /// The receiver's number as packets have it.
     pub(crate) to: u32,

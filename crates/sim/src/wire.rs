@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use datagrams::Draws;
-use net::{Destination, DropCause, Network, Packet, PipeId, Sink};
+use net::{Destination, DropCause, Network, Node, Packet, PipeId, Sink, Station};
 use units::Time;
 
 use crate::{
@@ -12,7 +12,8 @@ use crate::{
     device::{Devices, Room},
     neighbours::{Neighbours, QUESTION_BYTES},
     packet::{Body, Neighbour, SimPacket},
-    parcel::Parcel,
+    parcel::{Control, Parcel},
+    path_mtu::{Dropped, PathMtus, TooBig, error_bytes},
 };
 
 /// Later than anything that happens.
@@ -29,6 +30,9 @@ pub(crate) struct Wire {
     devices: Devices,
     /// Numbers that packets had which have left a device's queue and were not looked at yet.
     left: VecDeque<u32>,
+    pub(crate) path_mtus: PathMtus,
+    /// Routers' reports that have come to hosts and were not looked at yet.
+    pub(crate) reports: VecDeque<TooBig>,
     segmentation: Segmentation,
 }
 
@@ -40,16 +44,31 @@ pub(crate) struct Arrived {
     /// What a host's TCP takes at most to look at a segment, ns.
     most: u64,
     last: Time,
+    /// Directions of links that lead away from routers, and these.
+    routers: Vec<(PipeId, u32)>,
 }
 
 impl Arrived {
-    fn new(most: Time, seed: u64) -> Self {
+    fn new(most: Time, seed: u64, routers: Vec<(PipeId, u32)>) -> Self {
         Arrived {
             packets: VecDeque::new(),
             delay: Draws::new(seed, DELAY_STREAM),
             most: most.0,
             last: Time(0),
+            routers,
         }
+    }
+
+    /// A packet was too large for a link. A router will report it.
+    #[cold]
+    #[inline(never)]
+    fn note_too_big(&mut self, pipe: PipeId, at: Time, packet: &Parcel) {
+        let router = self.routers.iter().find(|(out, _)| *out == pipe).map(|(_, router)| *router);
+        let Some(router) = router.filter(|_| packet.may_be_reported()) else { return };
+        let dropped = Dropped { pipe, router, seq: packet.seq(), bytes: packet.segment_bytes() };
+        self.last = self.last.max(at);
+        let note = SimPacket { to: packet.to(), header: 0, body: Body::Dropped(dropped) };
+        self.packets.push_back((self.last, note.into()));
     }
 
     /// When the next packet is looked at.
@@ -66,18 +85,45 @@ impl Sink<Parcel> for Arrived {
         self.last = self.last.max(Time(at.0 + delay));
         self.packets.push_back((self.last, packet));
     }
-    fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, _packet: Parcel) {}
+    #[inline]
+    fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: Parcel) {
+        if cause == DropCause::Mtu {
+            self.note_too_big(pipe, at, &packet);
+        }
+    }
     #[inline]
     fn until(&self) -> Time {
         self.next()
     }
 }
 
+/// What a wire is made of.
+pub(crate) struct Plan<'a> {
+    pub(crate) network: Network<Parcel>,
+    pub(crate) devices: Devices,
+    pub(crate) stations: &'a [Station],
+    pub(crate) path_mtus: PathMtus,
+}
+
 impl Wire {
-    pub(crate) fn new(network: Network<Parcel>, devices: Devices, machine: &Machine, seed: u64) -> Self {
+    pub(crate) fn new(plan: Plan<'_>, machine: &Machine, seed: u64) -> Self {
+        let Plan { network, devices, stations, path_mtus } = plan;
         let neighbours = Neighbours::new(network.stations() as usize);
-        let (arrived, left) = (Arrived::new(machine.handling, seed), VecDeque::new());
-        Wire { network, arrived, neighbours, devices, left, segmentation: machine.segmentation }
+        let router = |station: &Station| match station.node {
+            Node::Router(router) => Some((station.out, router)),
+            _ => None,
+        };
+        let routers = stations.iter().filter_map(router).collect();
+        Wire {
+            network,
+            arrived: Arrived::new(machine.handling, seed, routers),
+            neighbours,
+            devices,
+            left: VecDeque::new(),
+            path_mtus,
+            reports: VecDeque::new(),
+            segmentation: machine.segmentation,
+        }
     }
 
     /// Lets the network go on until hosts have something to do, but not beyond `until`; gives when they have.
@@ -194,8 +240,8 @@ impl Wire {
     pub(crate) fn receive(&mut self, now: Time) -> Option<Parcel> {
         while self.arrived.next() <= now {
             let (_, packet) = self.arrived.packets.pop_front()?;
-            match packet.word() {
-                Some(word) => self.hear(&word, now),
+            match packet.control() {
+                Some(control) => self.take_control(control, now),
                 None => return Some(packet),
             }
         }
@@ -205,6 +251,26 @@ impl Wire {
     #[cold]
     fn ask(&mut self, asker: u32, asked: u32, now: Time) {
         self.say(asker, asked, Neighbour { asker, asked, reply: false }, now);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_control(&mut self, control: Control, now: Time) {
+        match control {
+            Control::Neighbour(word) => self.hear(&word, now),
+            Control::TooBig(report) => self.reports.push_back(report),
+            Control::Dropped(number, dropped) => self.report(number, &dropped, now),
+        }
+    }
+
+    /// A router reports to the sender of a packet to `number` that it was too large.
+    fn report(&mut self, number: u32, dropped: &Dropped, now: Time) {
+        let Some(ends) = self.path_mtus.ends(number) else { return };
+        let Some(mtu) = self.network.mtu(dropped.pipe) else { return };
+        let report = TooBig { number, seq: dropped.seq, mtu };
+        let header = error_bytes(ends.ip_header, dropped.bytes);
+        let packet = SimPacket { to: number ^ 1, header, body: Body::TooBig(report) };
+        self.network.send_from_router(dropped.router, now, ends.source, packet.into(), &mut self.arrived);
     }
 
     #[cold]

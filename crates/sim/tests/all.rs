@@ -3,6 +3,7 @@
 mod datagrams;
 mod events;
 mod kernels;
+mod path_mtu;
 mod pings;
 mod random;
 mod reference;

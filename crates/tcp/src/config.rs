@@ -107,6 +107,20 @@ pub struct Config {
     pub comp_sack_slack_ns: u64,
     /// `tcp_comp_sack_nr`.
     pub comp_sack_nr: u8,
+    /// `tcp_mtu_probing`: 1 looks for a smaller MTU after timeouts (black-hole detection), 2 probes for the MTU from the start.
+    pub mtu_probing: u8,
+    /// `tcp_base_mss`, bytes: where the search for the MTU begins.
+    pub base_mss: u32,
+    /// `tcp_mtu_probe_floor`, bytes: the smallest MSS that timeouts lead to.
+    pub mtu_probe_floor: u32,
+    /// `tcp_probe_threshold`, bytes: the search ends when so little is left to find out.
+    pub probe_threshold: u32,
+    /// `tcp_probe_interval`, seconds from the end of one search to the next.
+    pub probe_interval_s: u32,
+    /// `tcp_min_snd_mss`, bytes with options.
+    pub min_snd_mss: u32,
+    /// `tcp_retries1`.
+    pub retries1: u8,
     /// `tcp_retries2`.
     pub retries2: u8,
     /// `tcp_syn_retries`.
@@ -179,6 +193,13 @@ impl Default for Config {
             comp_sack_delay_ns: 1_000_000,
             comp_sack_slack_ns: 100_000,
             comp_sack_nr: 44,
+            mtu_probing: 0,
+            base_mss: 1024,
+            mtu_probe_floor: 48,
+            probe_threshold: 8,
+            probe_interval_s: 600,
+            min_snd_mss: 48,
+            retries1: 3,
             retries2: 15,
             syn_retries: 6,
             nodelay: false,

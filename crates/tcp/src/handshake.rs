@@ -167,6 +167,7 @@ impl Endpoint {
         }
         self.sk.snd_wnd = window;
         self.sk.max_window = window;
+        self.begin_mtu_search();
         self.sk.snd_wl1 = segment.seq;
         self.sk.lsndtime = self.jiffies();
         let agreed = Agreed {

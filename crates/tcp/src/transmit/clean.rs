@@ -71,6 +71,9 @@ impl Endpoint {
         {
             state.flag |= flag::SET_XMIT_TIMER;
         }
+        if self.tx.mtu_search.is_probing() {
+            self.check_mtu_probe();
+        }
         if self.has(Operation::PktsAcked) {
             let delivered = self.sk.delivered.wrapping_sub(state.rs.prior_delivered);
             let in_flight = self.sk.mss_cache.wrapping_mul(delivered);

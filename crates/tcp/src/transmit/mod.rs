@@ -2,7 +2,7 @@
 //!
 //! `ack` takes ACKs in, `tag` marks what SACK tells, `clean` drops what is acknowledged, `rack` finds losses,
 //! `recovery` and `undo` are the states, `reduce` PRR, `classic` what Linux 2.4 does instead, `rtt` and `rate` the samples, `output` decides on new data,
-//! `retransmit` on old, `send` lets it go, `timers` and `timeout` what happens when nothing comes, `buffer` the send
+//! `retransmit` on old, `path_mtu` on the size of segments, `send` lets it go, `timers` and `timeout` what happens when nothing comes, `buffer` the send
 //! buffer, `chrono` the limited-by clocks.
 //!
 //! Source: net/ipv4/{tcp_input,tcp_output,tcp_timer,tcp_recovery,tcp_rate}.c of Linux 6.
@@ -10,7 +10,7 @@
 //! Departures, beside those of the files:
 //!
 //! 1. What is handed over has left the host, unless its owner tells of a device's queue (`device`).
-//! 2. No MTU probing, urgent data, fast open, cookies, PLB.
+//! 2. No urgent data, fast open, cookies, PLB.
 //! 3. fq's pacing is done by TCP's own timer. High-resolution timers end exactly when they should.
 //! 4. A retransmission is never joined with its neighbours, and SACK blocks on data packets do not lower the MSS.
 
@@ -22,6 +22,7 @@ mod clean;
 mod device;
 mod lost;
 mod output;
+mod path_mtu;
 mod queue;
 mod rack;
 mod rate;
@@ -82,6 +83,7 @@ pub(crate) struct Transmit {
     pub(crate) chrono: Chrono,
     scoreboard: classic::Scoreboard,
     device: device::Device,
+    mtu_search: path_mtu::MtuSearch,
     pub(crate) jiffy_us: u64,
     /// The present tick of the clock, and when it began, us.
     tick: (u64, u64),
@@ -111,6 +113,7 @@ impl Transmit {
             chrono: Chrono::default(),
             scoreboard: classic::Scoreboard::default(),
             device: device::Device::default(),
+            mtu_search: path_mtu::MtuSearch::default(),
             jiffy_us: config.jiffy_us(),
             tick: (0, 0),
             events: VecDeque::new(),

@@ -3,7 +3,7 @@
 //! Departures: 1. What is left of a packet is filled up from the next (`tcp_grow_skb`, since 6.10) whatever pages it lies in,
 //! but not for probes.
 
-use super::{Marks, Skb, chrono, skb::segments, timers::Timer, unsent::Chunk};
+use super::{Marks, Skb, chrono, path_mtu::MtuProbe, skb::segments, timers::Timer, unsent::Chunk};
 use crate::{CaState, Endpoint, Operation, segment::after};
 
 /// Bytes that a bulk sender writes at once, as the lab's does.
@@ -35,6 +35,13 @@ impl Endpoint {
         let max_segs = self.tso_segs();
         let refills = push == Push::All && self.config.profile.at_least(6, 10);
         let (mut sent, mut cwnd_limited, mut rwnd_limited) = (0, false, false);
+        if self.tx.mtu_search.is_enabled() && push == Push::All {
+            match self.probe_mtu() {
+                MtuProbe::None => {}
+                MtuProbe::Sent => sent = 1,
+                MtuProbe::Waits => return false,
+            }
+        }
         while let Some(mut chunk) = self.tx.queue.unsent.front().copied() {
             if self.pacing_check() {
                 break;
@@ -233,7 +240,7 @@ impl Endpoint {
     }
 
     /// Sends the first chunk, or so much of it (`tso_fragment`, `tcp_event_new_data_sent`). Gives the segments.
-    fn send_chunk(&mut self, chunk: Chunk, limit: u32) -> u32 {
+    pub(super) fn send_chunk(&mut self, chunk: Chunk, limit: u32) -> u32 {
         let mss = self.sk.mss_cache;
         let mut part = chunk;
         if chunk.len > limit {

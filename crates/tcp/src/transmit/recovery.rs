@@ -118,6 +118,9 @@ impl Endpoint {
             self.try_to_open(flag);
             return true;
         }
+        if self.tx.mtu_search.is_probing() && self.mtu_probe_failed() {
+            return true;
+        }
         self.enter_recovery(ece);
         false
     }

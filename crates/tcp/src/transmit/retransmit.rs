@@ -64,6 +64,7 @@ impl Endpoint {
 
     /// `__tcp_retransmit_skb`: sends again without counting it as out.
     fn retransmit_plain(&mut self, id: u32, segs: u32) -> bool {
+        self.tx.mtu_search.give_up_probe();
         let (seq, len, mss) = {
             let skb = self.tx.queue.get(id);
             (skb.seq, skb.len(), self.sk.mss_cache)

@@ -20,6 +20,7 @@ impl Endpoint {
         let times = self.sk.icsk_retransmits.saturating_add(1);
         self.event(|at| if syn { Event::HandshakeRetry { at, times } } else { Event::Rto { at } });
         if !syn {
+            self.detect_black_hole();
             self.enter_loss();
         }
         if self.sk.icsk_retransmits == 0 {

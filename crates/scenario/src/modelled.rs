@@ -1,0 +1,412 @@
+//! Which keys of a scenario an engine does not model: one table for all of them, so that no engine ignores a key in silence.
+//!
+//! A run's notes name the keys of its scenario that its engine does not model. A test holds the table against the keys that the
+//! decoders read.
+
+use net::{Discipline, LossModel, PipeSpec};
+
+use crate::types::{Flow, Host, Kind, Link, Scenario, Tcp};
+
+/// What runs a scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineKind {
+    /// Closed forms.
+    Model,
+    /// The simulator.
+    Sim,
+    /// The emulated network with real kernels.
+    Lab,
+}
+
+impl EngineKind {
+    fn name(self) -> &'static str {
+        match self {
+            EngineKind::Model => "the model",
+            EngineKind::Sim => "the simulator",
+            EngineKind::Lab => "the lab",
+        }
+    }
+}
+
+/// What an engine does with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handling {
+    /// It has the effect that the key describes.
+    Full,
+    /// It has no effect, or another one, as the words say.
+    Not(&'static str),
+}
+
+use Handling::{Full, Not};
+
+/// A key of the scenario file and what the engines do with it.
+#[derive(Debug, Clone, Copy)]
+pub struct Feature {
+    /// The table that it stands in, as error messages call it.
+    pub table: &'static str,
+    /// The key; `*` is every key of the table.
+    pub key: &'static str,
+    /// What the model, the simulator and the lab do.
+    pub handling: [Handling; 3],
+    /// Where a scenario uses it, as paths of its file.
+    used: fn(&Scenario) -> Vec<String>,
+}
+
+/// A key that every engine models, or that says nothing of the network.
+const fn full(table: &'static str, key: &'static str) -> Feature {
+    Feature { table, key, handling: [Full, Full, Full], used: |_| Vec::new() }
+}
+
+/// A key that the model alone leaves out.
+const fn not_by_model(
+    table: &'static str,
+    key: &'static str,
+    why: &'static str,
+    used: fn(&Scenario) -> Vec<String>,
+) -> Feature {
+    Feature { table, key, handling: [Not(why), Full, Full], used }
+}
+
+const HOST: &str = "a host";
+const NIC: &str = "a nic";
+const DIRECTION: &str = "a link's direction";
+const FLOW: &str = "a flow";
+const COMMANDS: &str = "commands run where a lab stays up (longfat lab up), not in runs";
+const NO_CAPTURE: &str = "packets are captured in the lab only";
+const NO_NIC: &str = "packets leave hosts one by one, and at once";
+
+/// All keys. Those of sysctls are [`Scenario::not_modelled`]'s own: each engine knows which it applies.
+pub const FEATURES: &[Feature] = &[
+    full("a scenario", "title"),
+    full("a scenario", "duration"),
+    full("a scenario", "sample"),
+    full("a scenario", "seed"),
+    full("a scenario", "repeat"),
+    full("a scenario", "hosts"),
+    full("a scenario", "switches"),
+    full("a scenario", "routers"),
+    full("a scenario", "links"),
+    full("a scenario", "flows"),
+    full("a scenario", "variants"),
+    full("a scenario", "published"),
+    full("a scenario", "sweeps"),
+    Feature {
+        table: "a scenario",
+        key: "capture",
+        handling: [Not(NO_CAPTURE), Not(NO_CAPTURE), Full],
+        used: |s| if s.captures.is_empty() { Vec::new() } else { vec!["capture".into()] },
+    },
+    full("switches", "*"),
+    full("a variant or --set", "*"),
+    full("a published figure", "*"),
+    full("holds_for", "*"),
+    full("a sweep", "*"),
+    full("a router", "*"),
+    full("a route", "*"),
+    full(HOST, "address"),
+    full(HOST, "interfaces"),
+    full(HOST, "gateway"),
+    full(HOST, "routes"),
+    full(HOST, "mtu"),
+    Feature {
+        table: HOST,
+        key: "kernel",
+        handling: [Full, Full, Not("every host has this machine's kernel")],
+        used: |s| hosts(s, "kernel", |host| host.kernel.is_some()),
+    },
+    // Each engine tells which of them it applies.
+    full(HOST, "sysctl"),
+    full(HOST, "nic"),
+    not_by_model(HOST, "tx_queue", NO_NIC, |s| hosts(s, "nic.tx_queue", |host| host.nic.tx_queue.is_some())),
+    // The same settings as `nic.tx_queue` and its like.
+    full(HOST, "tso"),
+    full(HOST, "gso"),
+    full(HOST, "gro"),
+    Feature {
+        table: HOST,
+        key: "start",
+        handling: [Not(COMMANDS), Not(COMMANDS), Not(COMMANDS)],
+        used: |s| hosts(s, "start", |host| host.start.is_some()),
+    },
+    Feature {
+        table: HOST,
+        key: "stop",
+        handling: [Not(COMMANDS), Not(COMMANDS), Not(COMMANDS)],
+        used: |s| hosts(s, "stop", |host| host.stop.is_some()),
+    },
+    // Told once, for `tx_queue` of the host is the same.
+    full(NIC, "tx_queue"),
+    full(NIC, "tso"),
+    not_by_model(NIC, "gso", NO_NIC, |s| hosts(s, "nic.gso", |host| host.nic.gso.is_some())),
+    not_by_model(NIC, "gro", NO_NIC, |s| hosts(s, "nic.gro", |host| host.nic.gro.is_some())),
+    full("a link", "name"),
+    full("a link", "ends"),
+    full("a link", "forward"),
+    full("a link", "backward"),
+    full("a link", "both"),
+    not_by_model("a link", "changes", "links stay as they are at the start", |s| {
+        links(s, "changes", |link| !link.changes.is_empty())
+    }),
+    full("a change of a link", "*"),
+    full(DIRECTION, "rate"),
+    full(DIRECTION, "delay"),
+    full(DIRECTION, "queue"),
+    not_by_model(DIRECTION, "loss", "losses have their mean rate, and come one by one", |s| {
+        directions(s, "loss", |d| !matches!(d.loss, LossModel::None | LossModel::Independent(_)))
+    }),
+    full("a loss", "*"),
+    not_by_model(DIRECTION, "burst", "packets leave at the rate", |s| {
+        directions(s, "burst", |d| d.burst.is_some())
+    }),
+    full(DIRECTION, "overhead"),
+    full(DIRECTION, "mtu"),
+    full(DIRECTION, "down"),
+    not_by_model(DIRECTION, "trace", "the rate is the trace's mean", |s| {
+        directions(s, "trace", |d| matches!(d.rate, net::Rate::Trace(_)))
+    }),
+    full(DIRECTION, "trace_format"),
+    full(DIRECTION, "trace_period"),
+    full("a trace", "*"),
+    not_by_model(DIRECTION, "jitter", "the delay is its mean", |s| {
+        directions(s, "jitter", |d| d.jitter.is_some())
+    }),
+    full(DIRECTION, "distribution"),
+    full(DIRECTION, "jitter_reorders"),
+    not_by_model(DIRECTION, "duplicate", "no packet arrives twice", |s| {
+        directions(s, "duplicate", |d| d.duplicate > 0.0)
+    }),
+    full(DIRECTION, "corrupt"),
+    not_by_model(DIRECTION, "reorder", "packets keep their order", |s| {
+        directions(s, "reorder", |d| d.reorder.is_some())
+    }),
+    full(DIRECTION, "reorder_gap"),
+    not_by_model(DIRECTION, "qdisc", "queues drop what does not fit", |s| {
+        directions(s, "qdisc", |d| {
+            !matches!(d.discipline, Discipline::Xcp(_)) && d.discipline != Discipline::default()
+        })
+    }),
+    // Part of `qdisc` once it is read.
+    full(DIRECTION, "ecn"),
+    full("the qdisc droptail", "*"),
+    full("the qdisc drophead", "*"),
+    full("the qdisc red", "*"),
+    full("the qdisc codel", "*"),
+    full("the qdisc fq_codel", "*"),
+    full("the qdisc fq", "*"),
+    full("the qdisc dualpi2", "*"),
+    full("the qdisc xcp", "*"),
+    full(FLOW, "name"),
+    full(FLOW, "from"),
+    full(FLOW, "to"),
+    // A kind that an engine does not have is refused.
+    full(FLOW, "kind"),
+    full(FLOW, "start"),
+    full(FLOW, "stop"),
+    full(FLOW, "cc"),
+    full(FLOW, "size"),
+    full(FLOW, "mss"),
+    full(FLOW, "send_buffer"),
+    full(FLOW, "receive_buffer"),
+    full(FLOW, "pacing"),
+    full(FLOW, "read_rate"),
+    full(FLOW, "write_rate"),
+    not_by_model(FLOW, "reader_stops", "the receiver reads all the time", |s| {
+        tcp_flows(s, "reader_stops", |tcp| tcp.reader_stops.is_some())
+    }),
+    full(FLOW, "reader_resumes"),
+    full(FLOW, "streams"),
+    full("a ping flow", "*"),
+    full("a udp flow", "*"),
+    full("an xcp flow", "*"),
+];
+
+/// Sysctls that have no effect on a run in any engine: each run begins without what earlier connections measured, and hosts never
+/// forward.
+const WITHOUT_EFFECT: [&str; 3] =
+    ["net.ipv4.tcp_no_metrics_save", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
+
+/// Most paths that one note names.
+const MAX_NAMED: usize = 3;
+
+impl Scenario {
+    /// What this scenario says that `engine` does not model, a sentence each; `applies` tells whether the engine applies a sysctl of
+    /// a host.
+    pub fn not_modelled(&self, engine: EngineKind, applies: impl Fn(&Host, &str) -> bool) -> Vec<String> {
+        let sentence = |paths: &[String], why: &str| {
+            let named = paths[..paths.len().min(MAX_NAMED)].join(", ");
+            let more = match paths.len().saturating_sub(MAX_NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("{} ignores {named}{more}: {why}", engine.name())
+        };
+        let mut sentences = Vec::new();
+        for feature in FEATURES {
+            let Handling::Not(why) = feature.handling[engine as usize] else { continue };
+            let paths = (feature.used)(self);
+            if !paths.is_empty() {
+                sentences.push(sentence(&paths, why));
+            }
+        }
+        let mut paths = Vec::new();
+        for host in &self.hosts {
+            let ignored = |name: &&String| !WITHOUT_EFFECT.contains(&name.as_str()) && !applies(host, name);
+            paths.extend(
+                host.sysctl
+                    .keys()
+                    .filter(ignored)
+                    .map(|name| format!("hosts.{}.sysctl.\"{name}\"", host.name)),
+            );
+        }
+        if !paths.is_empty() {
+            sentences.push(sentence(&paths, "the setting has no effect"));
+        }
+        sentences
+    }
+}
+
+fn hosts(scenario: &Scenario, key: &str, uses: impl Fn(&Host) -> bool) -> Vec<String> {
+    let used = scenario.hosts.iter().filter(|host| uses(host));
+    used.map(|host| format!("hosts.{}.{key}", host.name)).collect()
+}
+
+fn links(scenario: &Scenario, key: &str, uses: impl Fn(&Link) -> bool) -> Vec<String> {
+    let used = scenario.links.iter().filter(|link| uses(link));
+    used.map(|link| format!("links.{}.{key}", link.name)).collect()
+}
+
+fn directions(scenario: &Scenario, key: &str, uses: impl Fn(&PipeSpec) -> bool) -> Vec<String> {
+    let mut paths = Vec::new();
+    for link in &scenario.links {
+        for (name, direction) in [("forward", &link.forward), ("backward", &link.backward)] {
+            if uses(direction) {
+                paths.push(format!("links.{}.{name}.{key}", link.name));
+            }
+        }
+    }
+    paths
+}
+
+fn tcp_flows(scenario: &Scenario, key: &str, uses: impl Fn(&Tcp) -> bool) -> Vec<String> {
+    let is_used = |flow: &&Flow| matches!(&flow.kind, Kind::Tcp(tcp) if uses(tcp));
+    scenario.flows.iter().filter(is_used).map(|flow| format!("flows.{}.{key}", flow.name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::Keys;
+
+    /// The keys of every table that the decoders read.
+    fn all_keys() -> Vec<&'static Keys> {
+        let mut all = vec![
+            &crate::decode_scenario::TOP,
+            &crate::decode_scenario::SWITCHES,
+            &crate::decode_hosts::HOST,
+            &crate::decode_nic::NIC,
+            &crate::decode_interfaces::ROUTE,
+            &crate::decode_routers::ROUTER,
+            &crate::decode_links::LINK,
+            &crate::decode_links::CHANGE,
+            &crate::decode_direction::DIRECTION,
+            &crate::decode_loss::LOSS,
+            &crate::decode_trace::INLINE,
+            &crate::decode_flows::TCP,
+            &crate::decode_flows::PING,
+            &crate::decode_flows::UDP,
+            &crate::decode_flows::XCP,
+            &crate::layer::LAYER,
+            &crate::published::PUBLISHED,
+            &crate::published::HOLDS_FOR,
+            &crate::sweep::SWEEP,
+        ];
+        all.extend(crate::decode_qdisc::KINDS.iter().map(|(_, keys)| keys));
+        all
+    }
+
+    #[test]
+    fn every_key_of_the_file_says_what_each_engine_does_with_it() {
+        for keys in all_keys() {
+            let whole = FEATURES.iter().any(|f| f.table == keys.what && f.key == "*");
+            for key in keys.known {
+                let own = FEATURES.iter().any(|f| f.table == keys.what && f.key == *key);
+                assert!(
+                    own || whole,
+                    "{:?} of {} is not in modelled.rs: which engines model it?",
+                    key,
+                    keys.what
+                );
+            }
+        }
+        for feature in FEATURES {
+            let keys = all_keys().into_iter().find(|keys| keys.what == feature.table);
+            let keys = keys.unwrap_or_else(|| panic!("no decoder reads {}", feature.table));
+            assert!(
+                feature.key == "*" || keys.known.contains(&feature.key),
+                "{} of {}",
+                feature.key,
+                feature.table
+            );
+        }
+    }
+
+    /// A table of keys that `all_keys` does not list would go unseen.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "the test reads this crate's own sources")]
+    fn every_table_of_keys_is_listed() {
+        let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut written = 0;
+        for entry in std::fs::read_dir(sources).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|e| e == "rs") && !path.ends_with("modelled.rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                written += text.matches("known: &[").count() + text.matches("known: KNOWN").count();
+            }
+        }
+        assert_eq!(written, all_keys().len());
+    }
+
+    /// docs/scenario.md says the same, line by line.
+    #[test]
+    fn the_documentation_has_the_table() {
+        let text = include_str!("../../../docs/scenario.md");
+        let cell = |handling: &Handling| match handling {
+            Full => "yes",
+            Not(why) => why,
+        };
+        for feature in FEATURES.iter().filter(|f| f.handling.iter().any(|h| *h != Full)) {
+            let [model, sim, lab] = feature.handling.each_ref().map(cell);
+            let line = format!("| `{}` of {} | {model} | {sim} | {lab} |", feature.key, feature.table);
+            assert!(text.contains(&line), "docs/scenario.md lacks this line: {line}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_told_what_its_engine_leaves_out() {
+        let text = r#"
+            duration = "1s"
+            capture = ["h1"]
+            hosts.h1.address = "10.0.0.1/24"
+            hosts.h1.start = "true"
+            hosts.h1.sysctl = { "net.ipv4.tcp_sack" = "0", "net.ipv4.tcp_fastopen" = "3" }
+            hosts.h2.address = "10.0.0.2/24"
+            hosts.h2.kernel = "6.1"
+            [[links]]
+            ends = ["h1", "h2"]
+            both = { rate = "1gbit", jitter = "1ms", qdisc = "codel" }
+        "#;
+        let scenario = crate::ScenarioFile::parse("s", text).unwrap().resolve(None, &[]).unwrap();
+        let of = |engine| scenario.not_modelled(engine, |_, name| name == "net.ipv4.tcp_sack");
+        let model = of(EngineKind::Model).join("\n");
+        for part in
+            ["capture", "links.h1-h2.forward.jitter, links.h1-h2.backward.jitter", "qdisc", "tcp_fastopen"]
+        {
+            assert!(model.contains(part), "{part}: {model}");
+        }
+        assert!(!model.contains("tcp_sack") && !model.contains("kernel"), "{model}");
+        let sim = of(EngineKind::Sim).join("\n");
+        assert!(sim.contains("hosts.h1.start") && !sim.contains("jitter"), "{sim}");
+        let lab = of(EngineKind::Lab).join("\n");
+        assert!(lab.contains("hosts.h2.kernel") && !lab.contains("capture"), "{lab}");
+    }
+}

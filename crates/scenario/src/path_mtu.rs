@@ -1,0 +1,82 @@
+//! The largest packet that a flow's path carries: what routers report to the sender, and links that drop larger packets without
+//! a report (black holes, RFC 2923).
+
+use crate::types::{Flow, Kind, Scenario};
+
+/// The smallest MTU that hosts believe over IPv6 (RFC 8200 section 5).
+const MIN_MTU_V6: u32 = 1280;
+/// Bytes of a TCP header without options.
+const TCP_HEADER: u32 = 20;
+/// Bytes of a UDP or ICMP header.
+const SMALL_HEADER: u32 = 8;
+
+/// What a path does with packets by their size, as its links are at the run's start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathMtu {
+    /// IP bytes of the largest packets, once the sender knows what routers report.
+    pub mtu: u32,
+    /// A link that drops packets of this size, and nobody reports it.
+    pub black_hole: Option<BlackHole>,
+}
+
+/// A link that drops large packets without a report to their sender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlackHole {
+    /// The link's name.
+    pub link: String,
+    /// Its MTU, bytes of IP.
+    pub mtu: u32,
+    /// The switch or host that drops them.
+    pub at: String,
+}
+
+impl BlackHole {
+    /// What becomes of packets of `bytes`, in one sentence.
+    pub fn sentence(&self, bytes: u32) -> String {
+        let BlackHole { link, mtu, at } = self;
+        format!(
+            "packets of {bytes} bytes do not fit link {link} (MTU {mtu}): {at} drops them and reports nothing (an MTU black hole)"
+        )
+    }
+}
+
+impl Scenario {
+    /// What the path of a flow's data does with its largest packets. `None` where there is no path.
+    pub fn path_mtu(&self, flow: &Flow) -> Option<PathMtu> {
+        let (own, _) = self.flow_addresses(flow)?;
+        let ip_header = if own.is_ipv4() { 20 } else { 40 };
+        let (from, to) = (self.host(&flow.from)?, self.host(&flow.to)?);
+        let bytes = |payload: units::Bytes| u32::try_from(payload.0).unwrap_or(u32::MAX);
+        let mtu = match &flow.kind {
+            // Both ends announce what their own interfaces take.
+            Kind::Tcp(tcp) => {
+                let most = from.mtu.min(to.mtu);
+                tcp.mss.map_or(most, |mss| most.min(mss.saturating_add(ip_header + TCP_HEADER)))
+            }
+            Kind::Xcp(_) => from.mtu.min(to.mtu),
+            Kind::Udp(udp) => udp.packet.map_or(from.mtu, |packet| {
+                from.mtu.min(bytes(packet).saturating_add(ip_header + SMALL_HEADER))
+            }),
+            Kind::Ping(ping) => from.mtu.min(bytes(ping.payload).saturating_add(ip_header + SMALL_HEADER)),
+        };
+        self.path_mtu_from(flow, mtu)
+    }
+
+    /// What the path of a flow's data does with packets of so many bytes.
+    pub fn path_mtu_from(&self, flow: &Flow, bytes: u32) -> Option<PathMtu> {
+        let (own, _) = self.flow_addresses(flow)?;
+        let mut mtu = bytes;
+        for hop in self.path(&flow.from, &flow.to)? {
+            let link = &self.links[hop.link];
+            let Some(limit) = link.direction(hop.reversed).mtu.filter(|limit| *limit < mtu) else { continue };
+            let at = &link.ends[usize::from(hop.reversed)];
+            let reports = self.routers.iter().any(|router| router.name == *at);
+            if !reports || own.is_ipv6() && limit < MIN_MTU_V6 {
+                let black_hole = BlackHole { link: link.name.clone(), mtu: limit, at: at.clone() };
+                return Some(PathMtu { mtu, black_hole: Some(black_hole) });
+            }
+            mtu = limit;
+        }
+        Some(PathMtu { mtu, black_hole: None })
+    }
+}

@@ -156,7 +156,7 @@ mod tests {
         set(&mut config, "net.ipv4.tcp_rmem", "10240\t87380 16777216").unwrap();
         set(&mut config, "net.ipv4.tcp_sack", "0").unwrap();
         set(&mut config, "net.ipv4.ip_forward", "what?").unwrap();
-        let text = "hosts.h1.address = \"10.0.0.1/24\"";
+        let text = "hosts.h1.address = \"10.0.0.1/24\"\nhosts.h2.address = \"10.0.0.2/24\"\n[[links]]\nends = [\"h1\", \"h2\"]\n";
         let scenario = scenario::ScenarioFile::parse("s", text).unwrap().resolve(None, &[]).unwrap();
         let (machine, host) = (Machine::default(), &scenario.hosts[0]);
         assert!(applies_sysctl(&machine, host, "net.ipv4.tcp_mtu_probing"));

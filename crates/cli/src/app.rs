@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    bdp, cc_command, diagnose_command, exit, export_command, import_command, lab_command, manual,
+    bdp, cc_command, diagnose_command, exit, export_command, import_command, lab_command, manual, output,
     probe_command, records, reproduce, run, scenario_command, serve_command, sweep_command, test_args,
     test_command, tune_command, view_command, watch_command,
 };
@@ -86,9 +86,18 @@ enum Command {
 /// Parses the command line, runs the command, and tells errors.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match dispatch(&cli) {
+    let code = match dispatch(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::report(&error),
+    };
+    match output::finish() {
+        Err(error) if code == ExitCode::SUCCESS => {
+            let code = exit::report(&error);
+            // The note about it.
+            let _ = output::finish();
+            code
+        }
+        _ => code,
     }
 }
 

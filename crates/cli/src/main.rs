@@ -34,6 +34,7 @@ mod model_engine;
 mod nothing_arrived;
 mod open;
 mod output;
+mod output_queue;
 mod path_available;
 mod path_capacity;
 mod path_facts;

@@ -1,15 +1,17 @@
 //! `longfat serve`: a server for `longfat test` and for any iperf3.
 
 use std::{
+    fs,
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use anyhow::Context;
 use clap::Args;
 use perf::{
     iperf3::{
@@ -24,12 +26,18 @@ use units::BitRate;
 
 use crate::{
     exit::Exit,
-    interrupt, iperf_values, output, probe_command, test_args,
+    interrupt, iperf_values,
+    output::{self, Finish},
+    probe_command, test_args,
     unattended::{self, UnattendedArgs},
 };
 
 /// A rate limit is an average over this time where nobody says (iperf3's).
 const AVERAGED: Duration = Duration::from_secs(5);
+/// A server ends at most so long after it was told to.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often that is checked.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Where to listen, and what is allowed.
 #[derive(Debug, Args)]
@@ -151,9 +159,10 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
         // One document a test, in iperf3's form: there is none of all tests of a server.
         json: json || args.iperf3_json,
         format: TextFormat { verbose: args.verbose, unit: args.format.unwrap_or_default() },
-        out: Mutex::new(()),
     };
     let stop = interrupt::flag()?;
+    output::queue(Finish::AtOnce)?;
+    end_within_deadline(stop.clone(), args.unattended.pidfile().map(Path::to_path_buf))?;
     console.note(&format!("listening on {}", server.address()));
     let Some(port) = args.stamp else {
         unattended::is_serving();
@@ -172,6 +181,24 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
         served?;
         Ok(reflected?)
     })
+}
+
+/// Ends the program some time after `stop` is set, whatever its threads wait for (a file on a disk that does not answer).
+fn end_within_deadline(stop: Arc<AtomicBool>, pidfile: Option<PathBuf>) -> anyhow::Result<()> {
+    let body = move || {
+        while !stop.load(Ordering::Acquire) {
+            std::thread::sleep(STOP_CHECK_INTERVAL);
+        }
+        std::thread::sleep(STOP_TIMEOUT);
+        output::note("longfat: some tests did not end in time; the server ends without them");
+        let _ = output::finish();
+        if let Some(path) = pidfile {
+            let _ = fs::remove_file(path);
+        }
+        std::process::exit(1);
+    };
+    let thread = std::thread::Builder::new().name("stop".into());
+    thread.spawn(body).map(drop).context("cannot make a thread that ends the server")
 }
 
 impl ServeArgs {
@@ -234,16 +261,14 @@ fn rate_limit(text: &str) -> Result<(BitRate, Duration), String> {
     Ok((iperf_values::rate(rate)?, over))
 }
 
-/// What the operator sees. Tests side by side take turns to print whole texts.
+/// What the operator sees. Whole texts are queued, so that no session waits for a reader.
 struct Console {
     json: bool,
     format: TextFormat,
-    out: Mutex<()>,
 }
 
 impl Console {
     fn print(&self, text: &str) {
-        let _turn = self.out.lock().unwrap_or_else(|e| e.into_inner());
         // A reader that has gone is no reason to serve nobody.
         let _ = output::text(text);
     }

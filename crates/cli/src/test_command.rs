@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use crate::{
     cc_command,
     exit::Exit,
-    interrupt, lab_engine, output,
+    interrupt, lab_engine,
+    output::{self, Finish},
     test_args::TestArgs,
     test_latency,
     test_record::{self, Recording},
@@ -31,6 +32,7 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     // The kernel forgets it when this goes.
     let _registration = congestion_control(args, &mut options)?;
     let stop = interrupt::flag()?;
+    output::queue(Finish::UnlessStopped(stop.clone()))?;
     let recording = (!args.no_record).then(|| Recording::new(runs_dir, &options));
     let mut teller = Teller::new(form, args.sample, args.is_auto(), recording);
     let tested = iperf3::test(&options, &stop, &mut teller);

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, Write},
-    os::unix::process::CommandExt,
+    os::unix::{fs::FileTypeExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -52,10 +52,17 @@ impl UnattendedArgs {
         output::redirect(log, stamp.filter(|_| is_text));
         self.pidfile.as_deref().map(PidFile::write).transpose()
     }
+
+    /// Where our process number is written.
+    pub fn pidfile(&self) -> Option<&Path> {
+        self.pidfile.as_deref()
+    }
 }
 
 fn append(path: &Path) -> anyhow::Result<File> {
-    let file = File::options().create(true).append(true).open(path);
+    // Opened for reading as well, a FIFO without a reader does not block (fifo(7)).
+    let is_fifo = fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo());
+    let file = File::options().create(!is_fifo).read(is_fifo).append(true).open(path);
     file.with_context(|| format!("cannot open the log file {}", path.display()))
 }
 

@@ -19,6 +19,7 @@ mod odd;
 mod pcap;
 mod probe;
 mod reproduce;
+mod riperf3_interop;
 mod routers;
 mod scenarios;
 mod serve;

@@ -3,9 +3,9 @@
 
 use crate::common;
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
-    process::Command,
+    process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -51,9 +51,14 @@ impl Server {
 
     /// A proper test of so many bytes; what failed.
     fn test(&self, bytes: u64) -> Result<u64, String> {
+        self.test_from(None, bytes)
+    }
+
+    /// The same from an address of this machine.
+    fn test_from(&self, bind: Option<std::net::IpAddr>, bytes: u64) -> Result<u64, String> {
         let spec =
             TestSpec { amount: Amount::Bytes(Bytes(bytes)), ..wire::Params::default().spec().unwrap() };
-        let options = ClientOptions { port: self.port, ..ClientOptions::new("127.0.0.1", spec) };
+        let options = ClientOptions { port: self.port, bind, ..ClientOptions::new("127.0.0.1", spec) };
         let tested = iperf3::test(&options, &AtomicBool::new(false), &mut Quiet);
         match (tested.report.end, tested.error) {
             (Some(end), None) => Ok(end.streams.iter().map(|stream| stream.received.bytes).sum()),
@@ -186,43 +191,287 @@ fn two_hundred_clients_among_them_bad_ones_are_all_served() {
     assert!(server.process.output().status.success());
 }
 
-#[test]
-fn a_stream_with_a_strangers_cookie_is_turned_away() {
-    let server = serve(&["--phase-timeout", "5"]);
+/// Goes as far as its parameters.
+fn ask(server: &Server, n: usize, params: &str) -> TcpStream {
     let mut control = server.connect();
-    control.write_all(&cookie(1)).unwrap();
+    control.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    control.write_all(&cookie(n)).unwrap();
+    assert_eq!(next_state(&mut control), 9);
+    control.write_all(&message(params)).unwrap();
+    control
+}
+
+/// And until the data begins: the control connection and the only stream.
+fn begin_test(server: &Server, n: usize, params: &str) -> (TcpStream, TcpStream) {
+    let mut control = ask(server, n, params);
+    assert_eq!(next_state(&mut control), 10);
+    let mut stream = server.connect();
+    stream.write_all(&cookie(n)).unwrap();
+    assert_eq!([next_state(&mut control), next_state(&mut control)], [1, 2]);
+    (control, stream)
+}
+
+fn next_state(control: &mut TcpStream) -> u8 {
     let mut state = [0];
     control.read_exact(&mut state).unwrap();
-    assert_eq!(state, [9]);
-    // The test does not wait for streams yet, so none is wanted beyond what it holds; a second client waits its turn.
-    let mut second = server.connect();
-    second.write_all(&cookie(2)).unwrap();
+    state[0]
+}
+
+/// A test of 20 seconds over one stream.
+const LONG: &str = r#"{"tcp":true,"omit":0,"time":20,"num":0,"blockcount":0,"parallel":1,"len":131072}"#;
+
+#[test]
+fn a_second_control_connection_with_a_cookie_is_turned_away() {
+    let server = serve(&["--phase-timeout", "20"]);
+    let (first, _stream) = begin_test(&server, 1, LONG);
+    let mut second = ask(&server, 2, LONG);
     second.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    assert!(second.read_exact(&mut state).is_err(), "it is not its turn");
-    // The same cookie once more, while the other waits.
-    let mut third = server.connect();
-    third.write_all(&cookie(2)).unwrap();
-    third.read_exact(&mut state).unwrap();
-    assert_eq!(state, [0xff]);
-    drop(control);
-    second.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    second.read_exact(&mut state).unwrap();
-    assert_eq!(state, [9], "now it is its turn");
+    assert!(second.read_exact(&mut [0]).is_err(), "it is not its turn");
+    // The same cookie once more, while the other waits, and while another only begins.
+    for n in [2, 3] {
+        let mut begun = server.connect();
+        begun.write_all(&cookie(n)).unwrap();
+        if n == 3 {
+            assert_eq!(next_state(&mut begun), 9);
+        }
+        let mut again = server.connect();
+        again.write_all(&cookie(n)).unwrap();
+        assert_eq!(next_state(&mut again), 0xff);
+    }
+    drop(first);
+    second.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    assert_eq!(next_state(&mut second), 10, "now it is its turn");
 }
 
 #[test]
-fn who_waited_too_long_is_told_so() {
+fn a_client_that_waited_too_long_is_refused() {
     let server = serve(&["--queue-timeout", "0.3", "--phase-timeout", "20"]);
-    let mut first = server.connect();
-    first.write_all(&cookie(1)).unwrap();
-    let mut state = [0];
-    first.read_exact(&mut state).unwrap();
+    let _running = begin_test(&server, 1, LONG);
     let begin = Instant::now();
-    let mut second = server.connect();
-    second.write_all(&cookie(2)).unwrap();
-    second.read_exact(&mut state).unwrap();
-    assert_eq!(state, [0xff]);
+    let mut second = ask(&server, 2, LONG);
+    assert_eq!(next_state(&mut second), 0xff);
     assert!(begin.elapsed() >= Duration::from_millis(300));
+}
+
+/// Options of a server in which a client that takes somebody's turn is not gone when the next one gives up.
+const PATIENT_STEPS: [&str; 4] = ["--phase-timeout", "60", "--queue-timeout", "20"];
+
+#[test]
+fn clients_without_parameters_take_nobodys_turn() {
+    for count in [8, 258] {
+        let server = serve(&[&PATIENT_STEPS[..], &["-i", "0"]].concat());
+        let silent: Vec<TcpStream> = (0..count)
+            .map(|n| {
+                let mut control = server.connect();
+                control.write_all(&cookie(n)).unwrap();
+                control
+            })
+            .collect();
+        assert_eq!(server.test(100_000), Ok(100_000), "beside {count} silent clients");
+        if has_iperf3() {
+            let port = server.port.to_string();
+            let mut iperf3 = Command::new("iperf3");
+            let output = Running::start(iperf3.args(["-c", "127.0.0.1", "-n", "1M", "-p", &port])).output();
+            assert!(output.status.success(), "beside {count} silent clients: {output:?}");
+        }
+        drop(silent);
+    }
+}
+
+#[test]
+fn clients_without_streams_take_nobodys_turn() {
+    let server = serve(&[&PATIENT_STEPS[..], &["-i", "0"]].concat());
+    let tcp: Vec<TcpStream> = (0..8).map(|n| ask(&server, n, LONG)).collect();
+    let udp: Vec<TcpStream> =
+        (8..10).map(|n| ask(&server, n, &LONG.replace("tcp", "udp").replace("131072", "1000"))).collect();
+    assert_eq!(server.test(100_000), Ok(100_000));
+    drop((tcp, udp));
+}
+
+#[test]
+fn clients_that_send_a_byte_now_and_then_hold_nobody_up_and_are_dropped() {
+    let server = serve(&["--phase-timeout", "1.5", "-i", "0"]);
+    let greeting = [&cookie(1)[..], &message(LONG)[..20]].concat();
+    std::thread::scope(|scope| {
+        let slow: Vec<_> = [0, 30, 41]
+            .map(|sent_at_once| {
+                let (server, greeting) = (&server, &greeting);
+                scope.spawn(move || {
+                    let mut control = server.connect();
+                    let own = greeting.clone();
+                    control.write_all(&own[..sent_at_once]).unwrap();
+                    // More than the timeout for all of it; the server ends it before.
+                    let ended = own[sent_at_once..].iter().cycle().take(600).any(|byte| {
+                        std::thread::sleep(Duration::from_millis(50));
+                        control.write_all(&[*byte]).is_err()
+                    });
+                    assert!(ended, "a client with {sent_at_once} bytes at once was never dropped");
+                })
+            })
+            .into_iter()
+            .collect();
+        for _ in 0..5 {
+            assert_eq!(server.test(100_000), Ok(100_000));
+        }
+        slow.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    assert_eq!(server.test(100_000), Ok(100_000));
+}
+
+#[test]
+fn streams_beyond_those_asked_for_are_closed() {
+    let server = serve(&["-i", "0"]);
+    let mut control = ask(&server, 1, LONG);
+    assert_eq!(next_state(&mut control), 10);
+    let mut streams: Vec<TcpStream> = (0..300)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            stream.write_all(&cookie(1)).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!([next_state(&mut control), next_state(&mut control)], [1, 2]);
+    // One byte (refused), the end, or a reset: but for the first stream nothing is left open.
+    for stream in &mut streams[1..] {
+        let read = stream.read(&mut [0]);
+        assert!(!matches!(&read, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock), "{read:?}");
+    }
+    drop((control, streams));
+    assert_eq!(server.test(100_000), Ok(100_000));
+}
+
+#[test]
+fn clients_that_do_not_take_part_in_the_end_hold_nobody_up() {
+    let server = serve(&[&PATIENT_STEPS[..], &["-i", "0"]].concat());
+    let amount = LONG.replace(r#""num":0"#, r#""num":1000"#);
+    let held: Vec<_> = (0..6)
+        .map(|n| {
+            let (mut control, mut stream) = begin_test(&server, n, &amount);
+            stream.write_all(&[7; 1000]).unwrap();
+            control.write_all(&[4]).unwrap();
+            assert_eq!(next_state(&mut control), 13);
+            // Half of them send results and do not read the server's.
+            if n % 2 == 0 {
+                let results = r#"{"cpu_util_total":0,"cpu_util_user":0,"cpu_util_system":0,"sender_has_retransmits":0,
+                    "streams":[{"id":1,"bytes":1000,"retransmits":0,"jitter":0,"errors":0,"packets":0}]}"#;
+                control.write_all(&message(results)).unwrap();
+            }
+            (control, stream)
+        })
+        .collect();
+    assert_eq!(server.test(100_000), Ok(100_000));
+    drop(held);
+}
+
+#[test]
+fn a_full_queue_has_a_share_for_each_address() {
+    let server = serve(&["--phase-timeout", "60", "--queue", "4", "--queue-timeout", "60", "-i", "0"]);
+    let running = begin_test(&server, 0, LONG);
+    let mut greedy: Vec<TcpStream> = (1..=4).map(|n| ask(&server, n, LONG)).collect();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| server.test_from(Some([127, 0, 0, 2].into()), 100_000));
+        let last = greedy.last_mut().unwrap();
+        assert_eq!(next_state(last), 0xff, "the last of the address with four places gives one up");
+        let mut fifth = ask(&server, 5, LONG);
+        assert_eq!(next_state(&mut fifth), 0xff, "its own address has the most already");
+        drop(running);
+        assert_eq!(other.join().unwrap(), Ok(100_000));
+    });
+}
+
+#[test]
+fn a_hundred_iperf3_at_once_are_all_served() {
+    if !has_iperf3() {
+        return;
+    }
+    let server = serve(&["-i", "0", "--queue-timeout", "300"]);
+    let port = server.port.to_string();
+    let all: Vec<Running> = (0..100)
+        .map(|_| Running::start(Command::new("iperf3").args(["-c", "127.0.0.1", "-n", "1M", "-p", &port])))
+        .collect();
+    for client in all {
+        let output = client.output();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[test]
+fn a_client_that_waits_is_sent_for_how_long() {
+    let server = serve(&["--phase-timeout", "20"]);
+    let (control, stream) = begin_test(&server, 1, LONG);
+    let waiting = ask(&server, 2, LONG);
+    let place = Place::new("");
+    let port = server.port.to_string();
+    let mut client = place.longfat(&["test", "127.0.0.1", "-p", &port, "-n", "1M", "--no-record"]);
+    let mut client = client.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(client.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("2 tests come first, which takes about"), "{said}");
+    drop((control, stream, waiting));
+    assert!(client.wait().unwrap().success());
+}
+
+#[test]
+fn output_that_nobody_reads_stops_neither_tests_nor_the_end() {
+    // Both pipes are read by nobody: a document of each test is more than they hold together.
+    let mut server = serve(&["-J", "--clients", "8"]);
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..120).map(|_| scope.spawn(|| server.test(10_000))).collect();
+        for thread in all {
+            assert_eq!(thread.join().unwrap(), Ok(10_000));
+        }
+    });
+    assert_eq!(server.test(100_000), Ok(100_000));
+    assert!(server.process.ends_when_terminated(Duration::from_secs(20)));
+    let output = server.process.output();
+    assert!(output.stdout.len() < 120 * 1000, "the pipe held all: {} bytes", output.stdout.len());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("lines of output were dropped"), "{said}");
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nobody() {
+    let place = Place::new("");
+    let fifo = place.path("log");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut server = serve(&["-J", "--clients", "8", "--logfile", fifo.to_str().unwrap()]);
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..120).map(|_| scope.spawn(|| server.test(10_000))).collect();
+        for thread in all {
+            assert_eq!(thread.join().unwrap(), Ok(10_000));
+        }
+    });
+    assert!(server.process.ends_when_terminated(Duration::from_secs(20)));
+    // A full disk is no reason to stop either.
+    let mut server = serve(&["--logfile", "/dev/full"]);
+    assert_eq!(server.test(100_000), Ok(100_000));
+    assert!(server.process.ends_when_terminated(Duration::from_secs(20)));
+}
+
+#[test]
+fn a_client_whose_output_nobody_reads_ends_its_test() {
+    // A test that does not end is ended by the server ten seconds later: after the queue's timeout.
+    let server = serve(&["--phase-timeout", "30", "--queue-timeout", "15"]);
+    let (place, port) = (Place::new(""), server.port.to_string());
+    let args = ["test", "127.0.0.1", "-p", &port, "--no-record", "--json-stream", "-i", "0.001", "-t", "1"];
+    let mut stalled = Running::start(&mut place.longfat(&args));
+    assert!(eventually(|| server.holds().0 > 4), "its test has begun");
+    assert_eq!(server.test(100_000), Ok(100_000));
+    assert!(stalled.ends_when_terminated(Duration::from_secs(20)));
+}
+
+#[test]
+fn a_udp_sender_gives_a_stopped_server_up_after_rcv_timeout() {
+    let (server, place) = (serve(&["-i", "0"]), Place::new(""));
+    let (port, idle) = (server.port.to_string(), server.holds().0);
+    let args = ["test", "127.0.0.1", "-p", &port, "--no-record", "-u", "-t", "3", "--rcv-timeout", "1500"];
+    let client = Running::start(&mut place.longfat(&args));
+    assert!(eventually(|| server.holds().0 > idle + 1), "its stream runs");
+    let id = server.process.id().to_string();
+    assert!(Command::new("kill").args(["-STOP", &id]).status().unwrap().success());
+    let said = String::from_utf8_lossy(&client.output().stderr).into_owned();
+    assert!(said.contains("came within 1.5 s"), "{said}");
 }
 
 #[test]

@@ -22,7 +22,11 @@ use units::Time;
 use watch::{Cookie, Filter, Followed, Tracing, Watcher};
 
 use self::{flows::Pairs, prometheus::Exporter, recording::Recording, screen::Screen, trail::Trail};
-use crate::{exit::Exit, interrupt, output};
+use crate::{
+    exit::Exit,
+    interrupt,
+    output::{self, Finish},
+};
 
 /// Lines are printed, and figures exported, so often.
 const REPORT: Duration = Duration::from_secs(1);
@@ -100,6 +104,7 @@ pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     }
     let places = places::all(args)?;
     let stop = interrupt::flag()?;
+    output::queue(Finish::UnlessStopped(stop.clone()))?;
     let tracing = match (args.no_bpf, args.per_ack, args.events) {
         (true, ..) => Tracing::Never,
         (_, true, _) => Tracing::PerAck,

@@ -32,6 +32,21 @@ impl Running {
         assert!(killed.success());
     }
 
+    /// Asks it to end by SIGTERM; true where it does within `timeout`. Its output is not read meanwhile.
+    pub fn ends_when_terminated(&mut self, timeout: Duration) -> bool {
+        let killed = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let begin = Instant::now();
+        let child = self.0.as_mut().unwrap();
+        while child.try_wait().unwrap().is_none() {
+            if begin.elapsed() > timeout {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
     /// What it printed, when it has ended.
     pub fn output(mut self) -> Output {
         let begin = Instant::now();

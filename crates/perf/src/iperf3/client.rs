@@ -17,13 +17,14 @@ use crate::{
         drive::{Bounds, Drive, Ended},
         latency::Probing,
         running::Running,
+        settle::settle,
         socket::{self, End},
         stream::Stream,
         token::{Seal, Token},
         udp_stream,
         wire::{self, Cookie, Params, Results, Samples, State},
     },
-    report::{Protocol, Report, Role, Start, TestSpec},
+    report::{Direction, Protocol, Report, Role, Start, StreamEnd, TestSpec},
     sys,
 };
 
@@ -136,15 +137,20 @@ fn conduct(
     }
     let spec = Arc::new(spec);
     control.send_json(&params(options, &spec, observer)?, phase)?;
-    control.expect(State::CreateStreams, phase).map_err(|error| match error {
-        Error::Closed { .. } => Error::Unwanted,
+    let turn = options.queue_timeout;
+    let created =
+        control.expect_in_turn(State::CreateStreams, phase, turn, |notice| observer.note(&notice.text()));
+    created.map_err(|error| match error {
+        Error::Closed { .. } => {
+            Error::Unwanted { authenticated: options.credentials.is_some() || options.token.is_some() }
+        }
         other => other,
     })?;
     // Before the streams, so that the way is idle.
     let probing = if options.latency { begin_probing(options, &control, cookie, observer)? } else { None };
     let streams = connect_streams(options, &spec, control.peer()?, &cookie, observer)?;
     let mut running = Running::prepare(streams, &spec, &options.pin, observer.sample_interval())?;
-    control.expect(State::TestStart, phase)?;
+    control.expect_in_turn(State::TestStart, phase, turn, |notice| observer.note(&notice.text()))?;
     control.expect(State::TestRunning, phase)?;
 
     let start = start(options, &control, &cookie, &spec, &running)?;
@@ -158,8 +164,17 @@ fn conduct(
     running.end_sending();
     probing.iter().for_each(Probing::stop);
     tested.report.intervals = intervals;
+    // A server that receives datagrams sends nothing meanwhile: one that has stopped is noticed only now.
+    let phase = options.idle_timeout.map_or(phase, |idle| idle.min(phase));
+    let sends_file = spec.file.is_some() && spec.direction == Direction::Forward;
+    let mut settled = Duration::ZERO;
     match ended {
-        Ok(Ended::Done) => control.send_state(State::TestEnd, phase)?,
+        Ok(Ended::Done) => {
+            if sends_file {
+                settled = settle(&running, &control, end, stop)?;
+            }
+            control.send_state(State::TestEnd, phase)?;
+        }
         Ok(Ended::Message) => {
             let got = control.read_state(State::ExchangeResults.name(), phase)?;
             return Err(Error::UnexpectedState { got, expected: "the end of the data" });
@@ -183,8 +198,24 @@ fn conduct(
     (tested.busy, tested.peer_busy) = (local.busy, remote.longfat_busy);
     tested.peer_host = remote.longfat_host.take();
     tested.peer_samples = remote.longfat_samples.take().map(Samples::rows).unwrap_or_default();
-    tested.report.end = Some(account::end(Role::Client, &spec, &local, running.streams(), remote)?);
-    Ok(())
+    for told in &mut remote.streams {
+        told.end_time = told.end_time.map(|told| without_wait(told, end, settled));
+    }
+    let end = account::end(Role::Client, &spec, &local, running.streams(), remote)?;
+    let count = |of: fn(&StreamEnd) -> u64| end.streams.iter().map(of).sum();
+    let (sent, received): (u64, u64) = (count(|s| s.sent.bytes), count(|s| s.received.bytes));
+    tested.report.end = Some(end);
+    match sends_file && received < sent {
+        true => Err(Error::FileIncomplete { sent, received }),
+        false => Ok(()),
+    }
+}
+
+/// When the data ended by the server's clock, without the time in which we waited before we ended the test; a longfat server does
+/// not count that.
+fn without_wait(told_s: f64, own_end: Duration, settled: Duration) -> f64 {
+    let (own_s, settled_s) = (own_end.as_secs_f64(), settled.as_secs_f64());
+    if told_s > own_s + settled_s / 2.0 { (told_s - settled_s).max(own_s) } else { told_s }
 }
 
 /// Connects to the first of the host's addresses that answers.
@@ -234,6 +265,7 @@ fn params(options: &ClientOptions, spec: &TestSpec, observer: &dyn Observer) -> 
         longfat_time_s: if options.token.is_some() { now.as_secs() } else { 0 },
         client_version: Some(account::version()),
         longfat_host: u64::from(options.ask_host),
+        longfat_queue: 1,
         longfat_sample_us: observer.sample_interval().map_or(0, |every| every.as_micros() as u64),
         ..Params::of(spec)
     })

@@ -17,7 +17,7 @@ use crate::{
     iperf3::{
         Error,
         token::{SEALED_LIMIT_FACTOR, Seal},
-        wire::{self, COOKIE_BYTES, Code, Cookie, State},
+        wire::{self, COOKIE_BYTES, Code, Cookie, QUEUE_NOTICE, QUEUE_NOTICE_BYTES, QueueNotice, State},
     },
     report::Protocol,
     sys,
@@ -122,6 +122,35 @@ impl<'a> Control<'a> {
     pub(crate) fn expect(&mut self, state: State, within: Duration) -> Result<(), Error> {
         let got = self.read_state(state.name(), within)?;
         if got == state.code() { Ok(()) } else { Err(Error::UnexpectedState { got, expected: state.name() }) }
+    }
+
+    /// Waits for one state, which comes within `phase`, or within `queue` where the server sends that other tests come first: then
+    /// `notice` is called.
+    pub(crate) fn expect_in_turn(
+        &mut self,
+        state: State,
+        phase: Duration,
+        queue: Duration,
+        mut notice: impl FnMut(QueueNotice),
+    ) -> Result<(), Error> {
+        let mut within = phase;
+        loop {
+            let got = self.read_state(state.name(), within)?;
+            if got == state.code() {
+                return Ok(());
+            }
+            if got != QUEUE_NOTICE {
+                return Err(Error::UnexpectedState { got, expected: state.name() });
+            }
+            let mut bytes = [0; QUEUE_NOTICE_BYTES];
+            self.read(&mut bytes, "the server's queue", phase)?;
+            notice(QueueNotice::from_bytes(bytes));
+            within = queue;
+        }
+    }
+
+    pub(crate) fn send_queue_notice(&mut self, notice: QueueNotice, within: Duration) -> Result<(), Error> {
+        self.send(&notice.to_bytes(), within)
     }
 
     /// Reads a document of at most `limit` bytes.

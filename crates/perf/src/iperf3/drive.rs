@@ -290,7 +290,7 @@ impl<'a> Drive<'a> {
 }
 
 /// The other end may have closed the stream that this came of. A file that cannot be written is this end's own affair.
-fn closed_by_peer(error: &crate::Error) -> bool {
+pub(crate) fn closed_by_peer(error: &crate::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut};
     matches!(error.source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | TimedOut)
 }

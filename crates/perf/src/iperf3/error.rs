@@ -35,14 +35,26 @@ pub enum Error {
         /// What was waited for.
         expected: &'static str,
     },
-    /// It closed it when it had seen what we want; so do servers (iperf 3.21) that do not know who asks.
-    #[error(
-        "the server closed the connection when it had the test's parameters: it may want another user name and password"
-    )]
-    Unwanted,
+    /// It closed it after it had received the test's parameters. So do servers (iperf3 3.21) that reject user name or password.
+    #[error("the server closed the connection after it had received the test's parameters: {}", unwanted(*.authenticated))]
+    Unwanted {
+        /// The parameters carried a user name and password, or came under a token's seal.
+        authenticated: bool,
+    },
     /// The results have no account of one of the streams.
     #[error("the other end's results lack stream {0}")]
     MissingStream(u32),
+    /// The file that was sent did not arrive whole.
+    #[error(
+        "the file arrived incomplete: the server received {received} of {sent} bytes (iperf3's server drops what it has not read when the \
+         test ends; longfat serve does not)"
+    )]
+    FileIncomplete {
+        /// Bytes that the server had acknowledged.
+        sent: u64,
+        /// Bytes that its program had read.
+        received: u64,
+    },
     /// A state that does not belong here.
     #[error("state {} came where {expected} was to come", name(*got))]
     UnexpectedState {
@@ -111,6 +123,24 @@ impl Error {
             Error::Timeout { what: "data", .. } => Code::NO_DATA,
             Error::System(_) => Code::STREAM_ACCEPT,
             _ => Code::RECEIVE_MESSAGE,
+        }
+    }
+
+    /// The errno that goes with [`Error::code`], 0 for none.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            Error::System(error) => error.source.raw_os_error().unwrap_or(0),
+            _ => 0,
+        }
+    }
+}
+
+fn unwanted(authenticated: bool) -> &'static str {
+    match authenticated {
+        true => "it may require another user name and password, or another token",
+        false => {
+            "it could not use them, or it requires authentication (--username and --rsa-public-key-path, or --token); its own \
+             output says which"
         }
     }
 }

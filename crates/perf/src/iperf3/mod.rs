@@ -9,6 +9,8 @@
 //!
 //! 1. A test of an amount (`-n`, `-k`) sends exactly that much, and lasts until the last of it is acknowledged.
 //! 2. A receiver counts what had arrived when the test was over, not only what it had read.
+//!    A server receives all that a client sends in a test of an amount or of a file, also what arrives after its end, and a
+//!    client gives an iperf3 server time to read a file before it ends the test.
 //! 3. Processor time is that of the test's own threads, so that tests side by side do not count each other's.
 //! 4. Between two longfats the samples of the server's sockets come with its results (a key that iperf3 passes over), and what
 //!    its host is like, if asked for; and a client that wants to know the latency under load asks at the server's port by UDP
@@ -28,6 +30,7 @@ mod pace;
 mod payload;
 mod running;
 mod server;
+mod settle;
 mod shared;
 mod socket;
 mod stream;

@@ -158,6 +158,14 @@ impl Running {
             && self.streams.iter().all(Stream::is_acknowledged)
     }
 
+    /// Every receiver has what `sent` says of its stream's number, or its end.
+    pub(crate) fn has_received(&self, sent: impl Fn(u32) -> u64) -> bool {
+        let has = |(thread, stream): (&JoinHandle<Used>, &Stream)| {
+            stream.sends || thread.is_finished() || stream.bytes() >= sent(stream.id)
+        };
+        self.threads.iter().zip(&*self.streams).all(has)
+    }
+
     /// Ends all threads. Receivers take what has come; what was sent still goes.
     pub(crate) fn end(&mut self) {
         self.shared.end();

@@ -42,6 +42,8 @@ pub(crate) struct Stream {
     pub(crate) socket: Socket,
     /// Payload sent or received so far; of a UDP stream its engine counts.
     bytes: AtomicU64,
+    /// When a TCP receiver read last, microseconds since the data began.
+    received_us: AtomicU64,
     pub(crate) udp: Option<UdpStream>,
     pub(crate) looking: Looking,
 }
@@ -58,12 +60,18 @@ pub(crate) struct Look {
 impl Stream {
     pub(crate) fn new(number: u32, sends: bool, socket: Socket, spec: &TestSpec) -> Self {
         let udp = (spec.protocol == Protocol::Udp).then(|| UdpStream::new(spec));
-        let (bytes, looking) = (AtomicU64::new(0), Looking::new(None, udp.is_some()));
-        Stream { id: stream_id(number), sends, socket, bytes, udp, looking }
+        let (bytes, received_us) = (AtomicU64::new(0), AtomicU64::new(0));
+        let looking = Looking::new(None, udp.is_some());
+        Stream { id: stream_id(number), sends, socket, bytes, received_us, udp, looking }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
         self.udp.as_ref().map_or_else(|| self.bytes.load(Ordering::Relaxed), |udp| udp.bytes(self.sends))
+    }
+
+    /// When a TCP receiver read last, time since the data began.
+    pub(crate) fn received_at(&self) -> Duration {
+        Duration::from_micros(self.received_us.load(Ordering::Relaxed))
     }
 
     /// Looks at the stream. A socket that is gone has no TCP_INFO any more.
@@ -170,6 +178,7 @@ impl Stream {
                 Ok(0) => return Ok(()),
                 Ok(n) => {
                     sink.keep(n)?;
+                    self.received_us.store(shared.now_us(), Ordering::Relaxed);
                     self.bytes.fetch_add(n as u64, Ordering::Relaxed);
                     shared.count_received(n as u64);
                     self.looking.after(self, shared);

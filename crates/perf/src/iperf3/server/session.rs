@@ -7,29 +7,32 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use socket2::Socket;
 
-use super::{ServerObserver, ServerOptions, sampling::Sampling};
+use super::{
+    ServerObserver, ServerOptions,
+    admission::Admitted,
+    sampling::Sampling,
+    turn::{Stage, Turn},
+};
 use crate::{
     error::Attempted,
     iperf3::{
         Error, Observer,
         account::{self, Local},
-        auth::AuthError,
         control::Control,
-        drive::{Bounds, Drive, Ended},
+        drive::{Bounds, Drive, Ended, closed_by_peer},
         running::Running,
         socket::{self, End},
         stream::Stream,
-        token::Seal,
         udp_stream,
-        wire::{Code, Cookie, PARAMS_LIMIT, Params, Results, State},
+        wire::{Code, Cookie, QueueNotice, Results, State},
     },
     probe,
-    report::{Amount, Direction, Interval, Protocol, Report, Role, ServerOutput, Start, TestSpec},
+    report::{Amount, Direction, Protocol, Report, Role, ServerOutput, Start, TestSpec},
     sys,
 };
 
@@ -37,6 +40,12 @@ use crate::{
 const RESULTS_LIMIT: usize = 1 << 20;
 /// While streams are waited for, the control connection is looked at this often.
 const NAP: Duration = Duration::from_millis(20);
+/// A client whose streams are there is sent that it waits after this time.
+const ANNOUNCED_AFTER: Duration = Duration::from_millis(200);
+/// While the last data of a test arrives, its amount is checked this often.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
+/// A probe's datagrams must come within this time where others wait.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// No test lasts longer, whatever its amount (iperf3's MAX_TIME and MAX_OMIT_TIME).
 const LONGEST: Duration = Duration::from_secs(86_400 + 600);
 
@@ -56,6 +65,9 @@ pub(super) struct Client {
     pub(super) arrivals: Receiver<Arrival>,
     /// Set while UDP streams are waited for.
     pub(super) wants_datagrams: Arc<AtomicBool>,
+    pub(super) turn: Arc<Turn>,
+    /// The test that it asks for.
+    pub(super) admitted: Admitted,
 }
 
 /// Does the test; true where its data began.
@@ -81,6 +93,7 @@ pub(super) fn serve_probe(
     control: TcpStream,
     peer: SocketAddr,
     arrivals: &Receiver<Arrival>,
+    others_wait: bool,
     options: &ServerOptions,
     stop: &AtomicBool,
     observer: &dyn ServerObserver,
@@ -92,7 +105,8 @@ pub(super) fn serve_probe(
     }
     observer.note(&format!("{peer} probes the path"));
     let datagrams = |wait| arrivals.recv_timeout(wait).ok().map(|arrival| arrival.socket);
-    if let Err(error) = probe::server::serve(control, datagrams, options.phase_timeout, stop) {
+    let timeout = if others_wait { PROBE_TIMEOUT.min(options.phase_timeout) } else { options.phase_timeout };
+    if let Err(error) = probe::server::serve(control, datagrams, timeout, stop) {
         observer.note(&format!("{peer}: {error}"));
     }
 }
@@ -116,24 +130,29 @@ fn conduct(
         own: sys::thread_time(),
         observers,
         wants_datagrams: &client.wants_datagrams,
+        turn: &client.turn,
     };
-    let result = session.run(&mut control, client.arrivals, report);
+    let result = session.run(&mut control, client.admitted, client.arrivals, report);
+    session.turn.set(Stage::Over);
     if let Err(error) = &result {
         // Who is gone, or has told us that it ends, need not hear why.
         match error {
             Error::Closed { .. } | Error::ClientTerminated => {}
             Error::Interrupted => drop(control.send_state(State::ServerTerminate, phase.min(NAP))),
-            other => drop(control.send_error(other.code(), errno(other), phase)),
+            other => drop(control.send_error(other.code(), other.errno(), phase)),
         }
     }
     result
 }
 
-fn errno(error: &Error) -> i32 {
-    match error {
-        Error::System(error) => error.source.raw_os_error().unwrap_or(0),
-        _ => 0,
-    }
+/// A TCP test in which the client sends a certain amount: all of it is received, also what is on its way when the client says
+/// that the test is over. iperf3's server drops that.
+fn has_known_end(spec: &TestSpec) -> bool {
+    let is_amount = matches!(spec.amount, Amount::Bytes(_) | Amount::Blocks(_));
+    spec.protocol == Protocol::Tcp
+        && spec.direction == Direction::Forward
+        && spec.omit.is_zero()
+        && (is_amount || spec.file.is_some())
 }
 
 struct Session<'a> {
@@ -146,27 +165,21 @@ struct Session<'a> {
     own: (Duration, Duration),
     observers: &'a dyn ServerObserver,
     wants_datagrams: &'a AtomicBool,
+    turn: &'a Turn,
 }
 
 impl Session<'_> {
     fn run(
         &mut self,
         control: &mut Control<'_>,
+        Admitted { params, spec, seal }: Admitted,
         arrivals: Receiver<Arrival>,
         report: &mut Report,
     ) -> Result<(), Error> {
         let phase = self.options.phase_timeout;
-        control.send_state(State::ParamExchange, phase)?;
-        if let Some(gate) = &self.options.gate {
-            control.seal(Seal::new(gate.token().clone(), self.cookie, Role::Server));
+        if let Some(seal) = seal {
+            control.seal(seal);
         }
-        let params: Params = control.read_json("parameters", PARAMS_LIMIT, phase)?;
-        self.authenticate(&params)?;
-        let mut spec = TestSpec { interval: self.options.interval, ..params.spec()? };
-        if spec.protocol == Protocol::Tcp && spec.direction != Direction::Both {
-            spec.file = self.options.file.clone();
-        }
-        self.check_limits(&spec)?;
         let spec = Arc::new(spec);
         let mut observer = Sampling::new(self.observers.begin(self.peer), &params);
 
@@ -179,12 +192,24 @@ impl Session<'_> {
         let pin = self.pin(&spec, &mut observer);
         let mut running = Running::prepare(streams, &spec, &pin, observer.sample_interval())?;
         let start = self.start(control, &spec, &running)?;
+        self.wait_for_turn(control, params.longfat_queue > 0)?;
         control.send_state(State::TestStart, phase)?;
         control.send_state(State::TestRunning, phase)?;
         observer.start(&start);
         report.start = Some(start);
 
-        let (ended, local) = self.data(control, &spec, &mut running, &mut observer, &mut report.intervals);
+        let mut drive =
+            Drive::new(&mut running, control, &spec, self.bounds(&spec), &mut observer, self.stop);
+        let ended = drive.run();
+        let mut end = drive.now();
+        let Drive { tally, intervals, .. } = drive;
+        report.intervals = intervals;
+        let mut looks = running.look();
+        let drains = ended.is_ok() && has_known_end(&spec);
+        if !drains {
+            running.end();
+        }
+        self.turn.announce(Stage::Over);
         if ended? == Ended::Message {
             let got = control.read_state(State::TestEnd.name(), phase)?;
             if got != State::TestEnd.code() {
@@ -193,6 +218,18 @@ impl Session<'_> {
         }
         control.send_state(State::ExchangeResults, phase)?;
         let remote: Results = control.read_json("client's results", RESULTS_LIMIT, phase)?;
+        if drains {
+            self.drain(&running, &remote);
+            // The client may have waited before it ended the test: the last byte's arrival counts.
+            let last = running.streams().iter().map(Stream::received_at).max();
+            end = last.filter(|last| !last.is_zero()).unwrap_or(end);
+            looks = running.look();
+            running.end();
+            if let Some(error) = running.shared.take_failure().filter(|error| !closed_by_peer(error)) {
+                return Err(error.into());
+            }
+        }
+        let local = Local::of(Role::Server, &running, tally, self.own, end, looks);
         report.end = Some(account::end(Role::Server, &spec, &local, running.streams(), remote)?);
         let mut results = account::results(&local, running.streams());
         if params.longfat_host > 0 {
@@ -215,38 +252,32 @@ impl Session<'_> {
         }
     }
 
-    fn authenticate(&self, params: &Params) -> Result<(), Error> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        if let Some(gate) = &self.options.gate {
-            gate.admit(&self.cookie, params.longfat_time_s, now.as_secs())?;
-        } else if params.longfat_sealed.is_some() {
-            return Err(AuthError::Refused("the client has a token, and this server none").into());
-        }
-        let Some(authority) = &self.options.authority else { return Ok(()) };
-        let user = authority.check(params.authtoken.as_deref(), now.as_secs())?;
-        self.observers.note(&format!("{} tests as {user}", self.peer));
-        Ok(())
-    }
-
-    fn check_limits(&self, spec: &TestSpec) -> Result<(), Error> {
-        if let (Some((limit, _)), Some(rate)) = (self.options.rate_limit, spec.rate) {
-            let total = rate.0.saturating_mul(u64::from(account::stream_count(spec)));
-            if total > limit.0 {
-                let text = format!("a test of {total} bit/s was asked for where {} are allowed", limit.0);
-                return Err(Error::Limit(text, Code::TOTAL_RATE));
+    /// The streams are there: waits until other tests have ended. A client that understands it (`announces`) is sent that it waits.
+    fn wait_for_turn(&self, control: &mut Control<'_>, announces: bool) -> Result<(), Error> {
+        let begin = Instant::now();
+        self.turn.announce(Stage::Ready);
+        let mut is_announced = !announces;
+        loop {
+            match self.turn.wait_while_ready(NAP) {
+                Stage::Ready => {}
+                Stage::Revoked => return Err(Error::Interrupted),
+                _ => return Ok(()),
+            }
+            let waited = begin.elapsed();
+            if self.stop.load(Ordering::Acquire) {
+                return Err(Error::Interrupted);
+            }
+            if control.wait(Duration::ZERO)? {
+                return Err(Error::Closed { expected: "the end of other tests" });
+            }
+            if waited >= self.options.queue_timeout {
+                return Err(Error::Timeout { what: "turn", after: waited });
+            }
+            if !is_announced && waited >= ANNOUNCED_AFTER {
+                is_announced = true;
+                control.send_queue_notice(QueueNotice::default(), self.options.phase_timeout)?;
             }
         }
-        if let (Some(longest), Amount::Time(time)) = (self.options.max_duration, spec.amount)
-            && time + spec.omit > longest
-        {
-            let text = format!(
-                "a test of {} s was asked for where {} are allowed",
-                (time + spec.omit).as_secs_f64(),
-                longest.as_secs_f64()
-            );
-            return Err(Error::Limit(text, Code::MAX_DURATION));
-        }
-        Ok(())
     }
 
     /// Waits for all streams. Their order is that of their connecting, whichever cookie was complete first.
@@ -267,6 +298,9 @@ impl Session<'_> {
                 Err(RecvTimeoutError::Timeout) => {
                     if self.stop.load(Ordering::Acquire) {
                         return Err(Error::Interrupted);
+                    }
+                    if self.turn.stage() == Stage::Revoked {
+                        return Err(Error::Timeout { what: "stream", after: begin.elapsed() });
                     }
                     if let Some(arrival) = all.last().filter(|_| spec.protocol == Protocol::Udp) {
                         udp_stream::answer_again(&arrival.socket)
@@ -321,23 +355,21 @@ impl Session<'_> {
         account::start(Role::Server, self.peer, self.port, &self.cookie, control.mss(), spec, running)
     }
 
-    /// The time in which data flows; afterwards no thread of it is left.
-    fn data(
-        &self,
-        control: &Control<'_>,
-        spec: &TestSpec,
-        running: &mut Running,
-        observer: &mut dyn Observer,
-        intervals: &mut Vec<Interval>,
-    ) -> (Result<Ended, Error>, Local) {
-        let mut drive = Drive::new(running, control, spec, self.bounds(spec), observer, self.stop);
-        let ended = drive.run();
-        let end = drive.now();
-        let Drive { tally, intervals: all, running, .. } = drive;
-        *intervals = all;
-        let looks = running.look();
-        running.end();
-        (ended, Local::of(Role::Server, running, tally, self.own, end, looks))
+    /// Receives what the client counts as sent and is still on its way, until all of it has arrived, the client's streams end, or
+    /// nothing more arrives in the time of a phase.
+    fn drain(&self, running: &Running, remote: &Results) {
+        let sent = |id: u32| remote.stream(id).map_or(0, |stream| stream.bytes);
+        let mut last = (running.bytes(), Instant::now());
+        while !running.has_received(sent)
+            && last.1.elapsed() < self.options.phase_timeout
+            && !self.stop.load(Ordering::Acquire)
+        {
+            std::thread::sleep(DRAIN_INTERVAL);
+            let bytes = running.bytes();
+            if bytes != last.0 {
+                last = (bytes, Instant::now());
+            }
+        }
     }
 
     fn bounds(&self, spec: &TestSpec) -> Bounds {

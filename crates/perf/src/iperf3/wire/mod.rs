@@ -10,6 +10,7 @@ mod frame;
 mod fuzzing;
 mod number;
 mod params;
+mod queue_notice;
 mod results;
 mod samples;
 mod state;
@@ -21,6 +22,7 @@ pub use frame::{PARAMS_LIMIT, decode, encode, payload_len};
 #[doc(hidden)]
 pub use fuzzing::fuzz;
 pub use params::{Params, Refusal, STREAMS_MAX, default_block, default_udp_rate};
+pub use queue_notice::{QUEUE_NOTICE, QUEUE_NOTICE_BYTES, QueueNotice};
 pub use results::{Results, StreamResult};
 pub use samples::Samples;
 pub use state::State;

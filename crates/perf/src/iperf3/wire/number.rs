@@ -4,7 +4,7 @@
 use std::fmt;
 
 use serde::{
-    Deserializer,
+    Deserializer, Serializer,
     de::{self, Visitor},
 };
 
@@ -42,6 +42,25 @@ impl Visitor<'_> for Any {
 /// A number; `null` is zero.
 pub(super) fn real<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     from.deserialize_any(Any)
+}
+
+/// Doubles are exact integers up to this value.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Writes a whole number without a fraction, as cJSON does: `1`, not `1.0`, which peers that parse an integer refuse.
+pub(super) fn number<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+    match value.fract() == 0.0 && value.abs() <= EXACT_MAX {
+        true => to.serialize_i64(*value as i64),
+        false => to.serialize_f64(*value),
+    }
+}
+
+/// The same of a number that may be missing.
+pub(super) fn maybe_number<S: Serializer>(value: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => number(value, to),
+        None => to.serialize_none(),
+    }
 }
 
 /// A number that may be missing or `null`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Bytes};
 
-use super::number::{count, flag, maybe_whole, real};
+use super::number::{count, flag, maybe_whole, number, real};
 use crate::report::{Amount, Direction, Protocol, TestSpec};
 
 /// Streams each way (MAX_STREAMS).
@@ -52,9 +52,11 @@ pub struct Params {
     pub(crate) udp: bool,
     #[serde(deserialize_with = "flag", skip_serializing_if = "is_false")]
     pub(crate) sctp: bool,
-    #[serde(deserialize_with = "real")]
+    /// Whole seconds where we send it: peers that parse an integer refuse a fraction.
+    #[serde(deserialize_with = "real", serialize_with = "number")]
     pub(crate) omit: f64,
-    #[serde(deserialize_with = "real", skip_serializing_if = "is_zero")]
+    /// Likewise.
+    #[serde(deserialize_with = "real", serialize_with = "number", skip_serializing_if = "is_zero")]
     pub(crate) time: f64,
     #[serde(deserialize_with = "count")]
     pub(crate) num: u64,
@@ -120,6 +122,15 @@ pub struct Params {
     /// Ours alone, under seal: the client's time, seconds since 1970.
     #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
     pub(crate) longfat_time_s: u64,
+    /// Ours alone: the client understands [`QueueNotice`](super::QueueNotice).
+    #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
+    pub(crate) longfat_queue: u64,
+    /// Ours alone: `time` where it is no whole number of seconds, microseconds.
+    #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
+    pub(crate) longfat_duration_us: u64,
+    /// Ours alone: `omit` where it is no whole number of seconds, microseconds.
+    #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
+    pub(crate) longfat_omit_us: u64,
     /// Set where a client seals what it asks for and the server does not look for that.
     #[serde(skip_serializing)]
     pub(crate) longfat_sealed: Option<String>,
@@ -153,14 +164,19 @@ impl Params {
     /// The message that asks for `spec`.
     pub fn of(spec: &TestSpec) -> Params {
         let some = |yes: bool| u64::from(yes);
+        let time = match spec.amount {
+            Amount::Time(time) => time,
+            Amount::Bytes(_) | Amount::Blocks(_) => Duration::ZERO,
+        };
         Params {
             tcp: spec.protocol == Protocol::Tcp,
             udp: spec.protocol == Protocol::Udp,
-            omit: spec.omit.as_secs_f64(),
-            time: match spec.amount {
-                Amount::Time(time) => time.as_secs_f64(),
-                Amount::Bytes(_) | Amount::Blocks(_) => 0.0,
-            },
+            // iperf3's server reads an integer and drops the fraction.
+            omit: spec.omit.as_secs() as f64,
+            longfat_omit_us: fraction_us(spec.omit),
+            // The client ends the test; the server's own limit must not come first.
+            time: time.as_secs_f64().ceil(),
+            longfat_duration_us: fraction_us(time),
             num: if let Amount::Bytes(bytes) = spec.amount { bytes.0 } else { 0 },
             blockcount: if let Amount::Blocks(blocks) = spec.amount { blocks } else { 0 },
             MSS: spec.mss.map_or(0, u64::from),
@@ -206,6 +222,7 @@ impl Params {
         let amount = match (self.num, self.blockcount) {
             (0, 0) => {
                 let time = if self.time == 0.0 { TIME_S } else { self.time };
+                let time = exact_s(self.longfat_duration_us, time);
                 Amount::Time(seconds("time", time, TIME_MIN_S..=TIME_MAX_S)?)
             }
             (0, blocks) => Amount::Blocks(blocks),
@@ -228,7 +245,7 @@ impl Params {
             },
             streams: number(self.parallel.max(1), "parallel", STREAMS_MAX)?,
             amount,
-            omit: seconds("omit", self.omit, 0.0..=OMIT_MAX_S)?,
+            omit: seconds("omit", exact_s(self.longfat_omit_us, self.omit), 0.0..=OMIT_MAX_S)?,
             block: Bytes(block),
             interval: INTERVAL,
             rate,
@@ -262,6 +279,16 @@ impl Params {
             extra_data: text("extra_data", self.extra_data.as_ref())?,
         })
     }
+}
+
+/// `time` in microseconds if it is no whole number of seconds, else 0.
+fn fraction_us(time: Duration) -> u64 {
+    if time.subsec_nanos() == 0 { 0 } else { u64::try_from(time.as_micros()).unwrap_or(u64::MAX) }
+}
+
+/// Our exact value in seconds, where the peer sent one.
+fn exact_s(us: u64, rounded_s: f64) -> f64 {
+    if us == 0 { rounded_s } else { us as f64 * 1e-6 }
 }
 
 /// UDP's rate where the client's user gives none.
@@ -363,6 +390,35 @@ mod tests {
         assert!(wire::decode::<Params>(br#"{"parallel":-1}"#).is_err());
         assert!(wire::decode::<Params>(br#"{"parallel":"2"}"#).is_err());
         assert!(wire::decode::<Params>(b"7").is_err());
+    }
+
+    /// Peers that parse integers (riperf3: `i32`) refuse `1.0`.
+    #[test]
+    fn all_numbers_that_are_sent_are_integers() {
+        let ms = Duration::from_millis;
+        for (time, omit) in [(ms(1000), ms(0)), (ms(200), ms(500)), (ms(86_400_000), ms(600_000))] {
+            let spec = TestSpec { amount: Amount::Time(time), omit, ..Params::default().spec().unwrap() };
+            let message = wire::encode(&Params::of(&spec)).unwrap();
+            let document: serde_json::Value = wire::decode(&message[4..]).unwrap();
+            for (key, value) in document.as_object().unwrap() {
+                assert!(!value.is_f64(), "{key}: {value}");
+            }
+            assert_eq!(document["time"], time.as_secs_f64().ceil() as u64);
+            assert_eq!(wire::decode::<Params>(&message[4..]).unwrap().spec().unwrap(), spec);
+        }
+    }
+
+    /// As riperf3 0.8.0's client sends it with `-u -b 5M -P 4 -R -t 1`.
+    #[test]
+    fn a_message_of_riperf3_is_read() {
+        let text = r#"{"bandwidth":5000000,"client_version":"riperf3 0.8.0","len":32741,"omit":0,"pacing_timer":1000,"parallel":4,
+            "reverse":true,"time":1,"udp":true}"#;
+        let spec = wire::decode::<Params>(text.as_bytes()).unwrap().spec().unwrap();
+        assert_eq!((spec.protocol, spec.direction, spec.streams), (Protocol::Udp, Direction::Reverse, 4));
+        assert_eq!(
+            (spec.rate, spec.amount),
+            (Some(BitRate(5_000_000)), Amount::Time(Duration::from_secs(1)))
+        );
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    number::{count, maybe_real, maybe_whole, real, whole},
+    number::{count, maybe_number, maybe_real, maybe_whole, number, real, whole},
     samples::Samples,
 };
 
@@ -12,13 +12,13 @@ use super::{
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// Processor time over wall time, per cent.
-    #[serde(deserialize_with = "real")]
+    #[serde(deserialize_with = "real", serialize_with = "number")]
     pub cpu_util_total: f64,
     /// In the program.
-    #[serde(deserialize_with = "real")]
+    #[serde(deserialize_with = "real", serialize_with = "number")]
     pub cpu_util_user: f64,
     /// In the kernel.
-    #[serde(deserialize_with = "real")]
+    #[serde(deserialize_with = "real", serialize_with = "number")]
     pub cpu_util_system: f64,
     /// 1 where the sender's kernel counts retransmissions, 0 where it does not, -1 at a receiver.
     #[serde(deserialize_with = "whole")]
@@ -58,7 +58,7 @@ pub struct StreamResult {
     #[serde(deserialize_with = "whole")]
     pub retransmits: i64,
     /// RFC 3550 jitter, seconds.
-    #[serde(deserialize_with = "real")]
+    #[serde(deserialize_with = "real", serialize_with = "number")]
     pub jitter: f64,
     /// Datagrams lost.
     #[serde(deserialize_with = "whole")]
@@ -73,10 +73,20 @@ pub struct StreamResult {
     #[serde(default, deserialize_with = "maybe_whole", skip_serializing_if = "Option::is_none")]
     pub omitted_packets: Option<i64>,
     /// Begin, seconds (0); since iperf 3.2.
-    #[serde(default, deserialize_with = "maybe_real", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "maybe_real",
+        serialize_with = "maybe_number",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub start_time: Option<f64>,
     /// End, seconds.
-    #[serde(default, deserialize_with = "maybe_real", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "maybe_real",
+        serialize_with = "maybe_number",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub end_time: Option<f64>,
 }
 

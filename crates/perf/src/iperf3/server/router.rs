@@ -253,10 +253,9 @@ impl<'scope, 'env> Router<'scope, 'env> {
             if options.one_off && served && !self.sessions.iter().any(Session::has_begun) {
                 return Ok(());
             }
-            if options.one_off && self.sessions.is_empty() {
-                if let Some(idle) = options.idle_timeout.filter(|idle| begin.elapsed() >= *idle) {
-                    return Err(Error::Timeout { what: "client", after: idle });
-                }
+            let is_idle = options.one_off && self.sessions.is_empty();
+            if let Some(idle) = options.idle_timeout.filter(|idle| is_idle && begin.elapsed() >= *idle) {
+                return Err(Error::Timeout { what: "client", after: idle });
             }
             self.give_turns();
             self.begin_set_ups(scope)?;

@@ -1,5 +1,7 @@
 //! Every file of the fuzzers' corpus, replayed: what was found once is never found again.
 
+#![allow(clippy::disallowed_methods, reason = "a test may write the files it is about")]
+
 use testing::replay_corpus;
 
 use crate::common::{self, MS, Tcp};

@@ -130,6 +130,17 @@ pub fn measure(
     Ok(delay(&trips, next as usize, their_error + EXACT_TO_NS as f64))
 }
 
+/// Packets are larger than the path's MTU, and are not fragmented: times of fragments are not those of the packets asked for.
+fn too_big(socket: &Socket, options: &SenderOptions, error: std::io::Error) -> Error {
+    let fits = mtu_of(socket, options.to).map_or(String::new(), |mtu| format!(", which takes {mtu}"));
+    let headers = if options.to.is_ipv4() { 28 } else { 48 };
+    let what = || {
+        let bytes = options.payload + headers;
+        format!("cannot send packets of {bytes} bytes of IP unfragmented on the path to {}{fits}", options.to)
+    };
+    Err::<(), _>(error).attempted(what).expect_err("it is an error")
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
@@ -176,15 +187,4 @@ mod tests {
         let answer = reflected(Some(Key::new(*b"a key")), None);
         assert_eq!(answer.lost, 30);
     }
-}
-
-/// Packets are larger than the path's MTU, and are not fragmented: times of fragments are not those of the packets asked for.
-fn too_big(socket: &Socket, options: &SenderOptions, error: std::io::Error) -> Error {
-    let fits = mtu_of(socket, options.to).map_or(String::new(), |mtu| format!(", which takes {mtu}"));
-    let headers = if options.to.is_ipv4() { 28 } else { 48 };
-    let what = || {
-        let bytes = options.payload + headers;
-        format!("cannot send packets of {bytes} bytes of IP unfragmented on the path to {}{fits}", options.to)
-    };
-    Err::<(), _>(error).attempted(what).expect_err("it is an error")
 }

@@ -4,7 +4,7 @@
 export type Cause =
   | 'receive_window' | 'send_buffer' | 'path_rate' | 'loss' | 'slow_start' | 'application' | 'pacing' | 'host_cpu';
 
-export type PublishedVerdict = 'within' | 'differs' | 'contradicted' | 'no_figure' | 'missed' | 'untrusted' | 'not_run';
+export type PublishedVerdict = 'within' | 'differs' | 'contradicted' | 'no_figure' | 'missed' | 'unreliable' | 'untrusted' | 'not_run';
 
 export interface RunList {
   runs_dir: string;
@@ -102,6 +102,12 @@ export interface RunSummary {
   links: LinkSummary[];
   fairness_jain: number | null;
   quality: Quality;
+  discarded?: DiscardedRun[];
+}
+
+export interface DiscardedRun {
+  started: string;
+  faults: string[];
 }
 
 export interface FlowSummary {
@@ -124,6 +130,8 @@ export interface FlowSummary {
   median_rtt_us: number | null;
   max_rtt_us: number | null;
   first_rtt_us: number | null;
+  first_rtt_stalled_us?: number;
+  max_rtt_stalled_us?: number;
   pings_sent: number | null;
   pings_lost: number | null;
   datagrams_sent?: number;
@@ -183,11 +191,17 @@ export interface LinkSummary {
 
 export interface Quality {
   ok: boolean;
+  disturbed?: boolean;
   emulator_late_p50_us: number | null;
   emulator_late_p99_us: number | null;
   emulator_late_max_us: number | null;
+  stalls?: number;
+  stalled_max_us?: number;
+  stalled_total_us?: number;
   cpu_idle_min: number | null;
+  other_programs_cpu?: number;
   outside_drops: number;
+  faults?: string[];
   notes: string[];
 }
 
@@ -204,6 +218,7 @@ export interface PublishedResult {
   lab: number | null;
   model_published_kernel: number | null;
   verdict: PublishedVerdict;
+  faults?: string[];
   contradiction?: string;
   why: string | null;
 }

@@ -19,6 +19,7 @@ use crate::{
     open::{self, read_scenario},
     output,
     progress::Board,
+    repeat::RepeatTime,
     sweep_command::{Shown, SweepArgs, asked, show},
 };
 
@@ -98,7 +99,13 @@ pub fn run(args: &SweepArgs, json: bool) -> anyhow::Result<()> {
         let all: Vec<Vec<Job<'_>>> = points.iter().map(jobs_of).collect::<anyhow::Result<_>>()?;
         let flat: Vec<Job<'_>> = all.iter().flatten().cloned().collect();
         let board = Board::new(flat.len());
-        let means = Means { lab: None, keep: Keep::Nothing, board: &board, stop: &stop };
+        let means = Means {
+            lab: None,
+            keep: Keep::Nothing,
+            board: &board,
+            stop: &stop,
+            repeat_time: RepeatTime::default(),
+        };
         let made = batch::make_all(&flat, &means, args.jobs)?;
         drop(board);
         if stop.load(Ordering::Relaxed) {

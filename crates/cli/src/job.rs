@@ -1,11 +1,18 @@
 //! One run, from what is asked for to its summary and, where one is kept, its record. `run`, `sweep` and their like make
 //! all theirs here.
 
-use std::{collections::BTreeMap, path::Path, sync::atomic::AtomicBool};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use record::Writer;
 use scenario::{Published, Scenario, ScenarioFile};
-use schema::{HostInfo, PublishedResult, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use schema::{
+    DiscardedRun, HostInfo, PublishedResult, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Summary,
+};
 use units::KernelVersion;
 use view::LoadedRun;
 
@@ -16,6 +23,8 @@ use crate::{
     model_engine,
     progress::Board,
     published,
+    reliability::{self, Unreliable},
+    repeat::{MAX_TRIES, RepeatTime, Try, until_undisturbed},
     sim_engine::{self, SimSetup},
 };
 
@@ -86,6 +95,8 @@ pub struct Means<'a> {
     pub board: &'a Board,
     /// Ends a run early.
     pub stop: &'a AtomicBool,
+    /// For lab runs that the machine disturbed.
+    pub repeat_time: RepeatTime,
 }
 
 impl Asked<'_> {
@@ -124,26 +135,84 @@ fn not_as_published(result: &mut PublishedResult) {
     }
 }
 
-/// Makes a run. After an error there is no record of it.
+/// Makes a run; a lab run that the machine disturbed again. After an error there is no record of it.
 pub fn make(job: &Job<'_>, means: &Means<'_>) -> anyhow::Result<Made> {
     let (Keep::Record(runs_dir) | Keep::RecordAndRows(runs_dir)) = means.keep else {
         let rows = run(job, begin(job), means, None)?;
         return Ok(Made { summary: rows.summary, loaded: None, failed: rows.failed });
     };
+    until_undisturbed(
+        &means.repeat_time,
+        |discarded| attempt(job, means, runs_dir, discarded),
+        |(writer, rows), why, tries| {
+            // A record that is replaced would only fill the list of runs.
+            writer.abort();
+            drop(rows);
+            means.board.note(&format!(
+                "{}: the machine disturbed try {tries} of {MAX_TRIES}, it is repeated: {}",
+                title(job),
+                why.faults.join("; ")
+            ));
+        },
+    )
+    .and_then(|(writer, rows)| finish(job, means, writer, rows))
+}
+
+/// Makes a run once, up to its record's last step.
+fn attempt(
+    job: &Job<'_>,
+    means: &Means<'_>,
+    runs_dir: &Path,
+    discarded: &[DiscardedRun],
+) -> anyhow::Result<Try<(Writer, Rows)>> {
     let asked = job.asked;
     let mut begun = begin(job);
     let initial = asked.summary(vec![begun.clone()]);
     let toml = job.scenario.to_toml();
     let mut writer = Writer::create(runs_dir, asked.file.name(), &id(job, &begun), &toml, &initial)?;
     begun.id = writer.id().to_string();
-    let rows = match run(job, begun, means, Some(&mut writer)) {
+    let mut rows = match run(job, begun, means, Some(&mut writer)) {
         Ok(rows) => rows,
         Err(error) => {
             writer.abort();
             return Err(error);
         }
     };
-    let one = asked.summary(vec![rows.summary.clone()]);
+    tell_discarded(&mut rows.summary, discarded);
+    let is_whole = rows.failed.is_none() && !rows.summary.partial && !means.stop.load(Ordering::Relaxed);
+    let disturbed = if is_whole { disturbed(job, &rows.summary) } else { None };
+    Ok(Try { took: Duration::from_secs_f64(rows.summary.wall_s.max(0.0)), made: (writer, rows), disturbed })
+}
+
+/// Says in a run's summary how often it was repeated and why.
+fn tell_discarded(summary: &mut RunSummary, discarded: &[DiscardedRun]) {
+    if discarded.is_empty() {
+        return;
+    }
+    summary.discarded = discarded.to_vec();
+    let reasons: Vec<&str> = discarded.iter().flat_map(|d| &d.faults).map(String::as_str).collect();
+    let times = if discarded.len() == 1 { "once".into() } else { format!("{} times", discarded.len()) };
+    summary.quality.notes.push(format!(
+        "this run was repeated {times}, because the machine disturbed the earlier tries: {}",
+        reasons.join("; ")
+    ));
+}
+
+/// Why a lab run is to be repeated: the machine disturbed a figure of it that is compared with a published one.
+fn disturbed(job: &Job<'_>, run: &RunSummary) -> Option<DiscardedRun> {
+    if job.engine != Engine::Lab || job.point.is_some() || job.asked.changed {
+        return None;
+    }
+    let published = job.asked.file.published().iter();
+    let of_this = published.filter(|p| p.variant.as_deref() == job.variant && !p.figure.is_closed_form());
+    let mut unreliable = Unreliable::default();
+    of_this.map(|p| reliability::judge(p, run)).filter(|u| u.disturbed).for_each(|u| unreliable.merge(u));
+    unreliable.is_so().then(|| DiscardedRun { started: run.started.clone(), faults: unreliable.faults })
+}
+
+/// Completes the record of a run.
+fn finish(job: &Job<'_>, means: &Means<'_>, writer: Writer, rows: Rows) -> anyhow::Result<Made> {
+    let one = job.asked.summary(vec![rows.summary.clone()]);
     let path = writer.finish(&one, &rows.flows, &rows.links, &rows.events)?;
     let loaded = match means.keep {
         Keep::RecordAndRows(_) => Some(LoadedRun::from_rows(one, path, rows.flows, rows.links, rows.events)),
@@ -195,6 +264,7 @@ fn begin(job: &Job<'_>) -> RunSummary {
         links: Vec::new(),
         fairness_jain: None,
         quality: Quality { ok: true, ..Quality::default() },
+        discarded: Vec::new(),
     }
 }
 

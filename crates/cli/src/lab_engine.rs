@@ -4,18 +4,21 @@ use std::sync::atomic::AtomicBool;
 
 use lab::{Backend, Journal, Observer, Outcome, Privilege, Progress};
 use record::Writer;
-use scenario::{EngineKind, Flow, Scenario, rows::LinkEnd};
-use schema::{Event, FlowSample, FlowSummary, LinkSample, LinkSummary, RunSummary};
+use scenario::{EngineKind, Flow, Kind, Scenario, rows::LinkEnd};
+use schema::{Event, EventKind, FlowSample, FlowSummary, LinkSample, LinkSummary, RunSummary};
 use units::Time;
 use verdict::{FlowContext, FlowTimes};
 
 use crate::{
-    congestion::Registered, engine::Engine, exit::Exit, flow_context::flow_context, nothing_arrived,
-    progress::Teller,
+    congestion::Registered, engine::Engine, exit::Exit, flow_context::flow_context,
+    host_bursts::unexplained_drops, nothing_arrived, progress::Teller,
 };
 
-/// Share of samples with computing as the limit from which on a run is not to be trusted.
+/// Share of samples with computing as the limit from which on a measurement is unreliable.
 const HOST_LIMITED: f64 = 0.2;
+
+/// An echo's time may be noted so late, microseconds.
+const NOTED_LATE_US: i64 = 50_000;
 
 /// What all lab runs of one command share.
 pub struct LabSetup {
@@ -134,6 +137,9 @@ pub fn complete(
             bytes: end.bytes,
         };
         let mut told = verdict::summarize(&outcome.flows, &outcome.events, &times, &context);
+        if matches!(flow.kind, Kind::Ping(_)) {
+            stalled_echoes(&outcome, &mut told);
+        }
         tell(flow, end.cc.as_deref(), &mut told);
         summary.flows.push(told);
     }
@@ -147,23 +153,44 @@ pub fn complete(
     summary.partial = outcome.interrupted || outcome.failed.is_some();
     summary.quality = outcome.quality;
     if let Some(error) = &outcome.failed {
-        summary.quality.ok = false;
-        summary.quality.notes.insert(0, error.to_string());
+        summary.quality.add_fault(error.to_string());
+    }
+    if summary.engine == Engine::Lab.name() {
+        for fault in unexplained_drops(scenario, &summary) {
+            summary.quality.disturbed = true;
+            summary.quality.add_fault(fault);
+        }
     }
     for flow in summary.flows.iter().filter(|f| f.limited_steady.host_cpu >= HOST_LIMITED) {
-        summary.quality.ok = false;
-        summary.quality.notes.insert(
-            0,
-            format!(
-                "flow {} waited for the computers in {:.0} % of its samples",
-                flow.name,
-                flow.limited_steady.host_cpu * 100.0
-            ),
-        );
+        summary.quality.disturbed = true;
+        summary.quality.add_fault(format!(
+            "flow {} waited for the computers in {:.0} % of its samples",
+            flow.name,
+            flow.limited_steady.host_cpu * 100.0
+        ));
     }
     nothing_arrived::explain(scenario, &mut summary);
     let failed = outcome.failed.map(failure);
     Rows { summary, flows: outcome.flows, links: outcome.links, events: outcome.events, failed }
+}
+
+/// For how long the measurement stalled while the first and the longest echo of a flow were under way.
+fn stalled_echoes(outcome: &Outcome, told: &mut FlowSummary) {
+    let echoes = || outcome.flows.iter().filter(|row| row.flow == told.name);
+    let stalled = |echo: &FlowSample| {
+        let rtt_us = echo.srtt_us.unwrap_or(0);
+        let stalls = outcome.events.iter().filter(|event| event.kind == EventKind::Stall);
+        // The thread that notes the time may itself be late.
+        let under_way = stalls.filter(|stall| {
+            stall.time_us <= echo.time_us
+                && stall.time_us + stall.value + rtt_us + NOTED_LATE_US >= echo.time_us
+        });
+        let total: i64 = under_way.map(|stall| stall.value).sum();
+        (total > 0).then_some(total as f64)
+    };
+    let first = echoes().next().and_then(stalled);
+    let longest = echoes().max_by_key(|echo| echo.srtt_us).and_then(stalled);
+    (told.first_rtt_stalled_us, told.max_rtt_stalled_us) = (first, longest);
 }
 
 fn link_summary(scenario: &Scenario, end: &LinkEnd, duration: Time) -> LinkSummary {

@@ -36,6 +36,7 @@ pub fn begun(engine: &str, started: String) -> RunSummary {
         links: Vec::new(),
         fairness_jain: None,
         quality: Quality { ok: true, ..Quality::default() },
+        discarded: Vec::new(),
     }
 }
 

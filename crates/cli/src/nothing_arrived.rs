@@ -25,9 +25,8 @@ pub fn explain(scenario: &Scenario, summary: &mut RunSummary) {
         match cause(scenario, flow) {
             Some(cause) => summary.quality.notes.push(format!("flow {name} delivered nothing: {cause}")),
             None => {
-                summary.quality.ok = false;
                 let note = format!("flow {name} delivered nothing, and nothing in the scenario explains it");
-                summary.quality.notes.insert(0, note);
+                summary.quality.add_fault(note);
             }
         }
     }

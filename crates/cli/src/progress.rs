@@ -70,6 +70,14 @@ impl Board {
         Teller { title: title.into(), duration, bar, quiet, last_line: Instant::now(), received: Vec::new() }
     }
 
+    /// Tells people something, above the lines.
+    pub fn note(&self, text: &str) {
+        match &self.terminal {
+            Some(terminal) => terminal.lines.suspend(|| output::note(text)),
+            None => output::note(text),
+        }
+    }
+
     /// Counts a run that is made.
     pub fn count(&self) {
         if let Some(terminal) = &self.terminal {

@@ -3,6 +3,8 @@
 use scenario::{Figure, LinkMetric, Metric, Published, RunMetric, Sense};
 use schema::{FlowSummary, PublishedResult, PublishedVerdict, RunSummary};
 
+use crate::reliability::{self, Unreliable};
+
 /// Compares each published figure with the runs of its variant, made on this `kernel` where they say no other.
 /// `model` gives what the model knows without a run: closed forms, and figures for a kernel that a published one holds for.
 pub fn compare(
@@ -41,13 +43,19 @@ fn compare_one(
         .filter_map(|(engine, figure)| Some((engine, figure?)))
         .collect();
     let judge = known.iter().find(|(engine, _)| holds(engine)).or(known.first());
+    let mut unreliable = Unreliable::default();
+    for run in judge.iter().flat_map(|(engine, _)| of_engine(engine)).filter(|_| !closed) {
+        unreliable.merge(reliability::judge(published, run));
+    }
     let verdict = match judge {
         None => PublishedVerdict::NotRun,
-        Some((_, ours)) if published.agrees(*ours) == Some(true) => PublishedVerdict::Within,
         Some(_) if published.value.is_none() => PublishedVerdict::NoFigure,
+        // Whether it agrees or not: an unreliable figure proves nothing.
+        Some(_) if unreliable.is_so() && unreliable.disturbed => PublishedVerdict::Unreliable,
+        Some(_) if unreliable.is_so() => PublishedVerdict::Untrusted,
+        Some((_, ours)) if published.agrees(*ours) == Some(true) => PublishedVerdict::Within,
         Some(_) if published.contradiction.is_some() => PublishedVerdict::Contradicted,
         Some((engine, _)) if !holds(engine) => PublishedVerdict::Differs,
-        Some((engine, _)) if of_engine(engine).any(|run| !run.quality.ok) => PublishedVerdict::Untrusted,
         Some(_) => PublishedVerdict::Missed,
     };
     PublishedResult {
@@ -69,6 +77,10 @@ fn compare_one(
             None
         } else {
             without_run(published)
+        },
+        faults: match verdict {
+            PublishedVerdict::Unreliable | PublishedVerdict::Untrusted => unreliable.faults,
+            _ => Vec::new(),
         },
         verdict,
         contradiction: published.contradiction.clone(),
@@ -159,13 +171,17 @@ holds_for = { kernel = "<6.6" }
 why = "because"
 "#;
 
-    fn verdict(kernel: &str, goodput: f64, trusted: bool) -> PublishedVerdict {
+    fn verdict(kernel: &str, goodput: f64, reliable: bool) -> PublishedVerdict {
         let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
-        let runs = [run("lab", goodput, trusted)];
+        let runs = [run("lab", goodput, reliable)];
         compare(file.published(), &runs, kernel, |_| Some(0.9e9))[0].verdict
     }
 
-    fn run(engine: &str, goodput: f64, trusted: bool) -> RunSummary {
+    fn run(engine: &str, goodput: f64, reliable: bool) -> RunSummary {
+        let mut quality = Quality { ok: true, disturbed: !reliable, ..Quality::default() };
+        if !reliable {
+            quality.add_fault("late".into());
+        }
         RunSummary {
             engine: engine.into(),
             variant: None,
@@ -174,7 +190,7 @@ why = "because"
                 goodput_bps: Some(goodput),
                 ..FlowSummary::default()
             }],
-            quality: Quality { ok: trusted, ..Quality::default() },
+            quality,
             ..serde_json::from_str::<schema::Summary>(record::EXAMPLE_SUMMARY).unwrap().runs.remove(0)
         }
     }
@@ -187,12 +203,26 @@ why = "because"
     }
 
     #[test]
-    fn only_an_expected_and_trusted_figure_can_be_missed() {
+    fn only_an_expected_and_reliable_figure_can_be_missed() {
         assert_eq!(verdict("6.1.0", 1.05e9, true), PublishedVerdict::Within);
         assert_eq!(verdict("6.1.0", 1.2e9, true), PublishedVerdict::Missed);
-        assert_eq!(verdict("6.1.0", 1.2e9, false), PublishedVerdict::Untrusted);
+        assert_eq!(verdict("6.1.0", 1.2e9, false), PublishedVerdict::Unreliable);
         assert_eq!(verdict("6.18.1", 1.2e9, true), PublishedVerdict::Differs);
-        assert_eq!(verdict("6.18.1", 0.95e9, false), PublishedVerdict::Within);
+        // One flag, whatever the figure would have said.
+        assert_eq!(verdict("6.18.1", 0.95e9, false), PublishedVerdict::Unreliable);
+        assert_eq!(verdict("6.18.1", 1.2e9, false), PublishedVerdict::Unreliable);
+    }
+
+    #[test]
+    fn an_unreliable_figure_has_its_reasons() {
+        let mut one = run("lab", 1.2e9, false);
+        let result = compared("why", "why", std::slice::from_ref(&one));
+        assert_eq!((result.verdict, result.faults), (PublishedVerdict::Unreliable, vec!["late".to_owned()]));
+        // Nothing that a quiet machine would change.
+        one.quality.disturbed = false;
+        let result = compared("why", "why", &[one, run("lab", 1.2e9, true)]);
+        assert_eq!((result.verdict, result.faults.len()), (PublishedVerdict::Untrusted, 1));
+        assert_eq!(compared("why", "why", &[run("lab", 1.2e9, true)]).faults, [""; 0]);
     }
 
     #[test]

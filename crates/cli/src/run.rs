@@ -25,6 +25,7 @@ use crate::{
     open::{parse_set, read_scenario},
     output,
     progress::Board,
+    repeat::RepeatTime,
 };
 
 /// What to run, and how.
@@ -93,7 +94,8 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         None => Keep::Record(runs_dir),
     };
     let board = Board::new(jobs.len());
-    let means = Means { lab: setup.as_ref(), keep, board: &board, stop: &stop };
+    let means =
+        Means { lab: setup.as_ref(), keep, board: &board, stop: &stop, repeat_time: RepeatTime::default() };
     let mut made = batch::make_all(&jobs, &means, args.jobs)?;
     drop(board);
     let failed = made.iter_mut().find_map(|one| one.failed.take());
@@ -179,10 +181,14 @@ fn tables(summary: &Summary, report: Option<&Path>) -> String {
     text.push_str(&view::table::datagrams(&summary.runs));
     let mut told: Vec<String> = Vec::new();
     for run in &summary.runs {
-        let judged = if run.quality.ok { "remark" } else { "NOT TO BE TRUSTED" };
-        let variant = run.variant.as_deref().unwrap_or("-");
-        for note in &run.quality.notes {
-            let line = format!("{} {variant}: {judged}: {note}\n", run.engine);
+        let label = match &run.variant {
+            Some(variant) => format!("{} {variant}", run.engine),
+            None => run.engine.clone(),
+        };
+        let unreliable = (!run.quality.ok)
+            .then(|| format!("{label}: unreliable measurement: {}\n", run.quality.reasons().join("; ")));
+        let warnings = run.quality.warnings().iter().map(|warning| format!("{label}: warning: {warning}\n"));
+        for line in unreliable.into_iter().chain(warnings) {
             // Of many runs the same is true.
             if !told.contains(&line) {
                 told.push(line);
@@ -199,8 +205,7 @@ fn tables(summary: &Summary, report: Option<&Path>) -> String {
     text
 }
 
-/// An error where a published figure should have been met and was not. A run that is not to be trusted
-/// proves nothing either way.
+/// An error where a published figure should have been met and was not. An unreliable figure proves nothing either way.
 fn missed(summary: &Summary) -> anyhow::Result<()> {
     let missed: Vec<String> = summary
         .published

@@ -24,6 +24,7 @@ use crate::{
     output,
     progress::Board,
     records,
+    repeat::RepeatTime,
     run::{check_directory, command_line, lab_setup},
     sweep_points::{self, PointRun},
 };
@@ -211,7 +212,13 @@ fn make<'a>(
         false => None,
     };
     let board = Board::new(missing.len());
-    let means = Means { lab: setup.as_ref(), keep: Keep::Record(runs_dir), board: &board, stop: &stop };
+    let means = Means {
+        lab: setup.as_ref(),
+        keep: Keep::Record(runs_dir),
+        board: &board,
+        stop: &stop,
+        repeat_time: RepeatTime::default(),
+    };
     let mut made = batch::make_all(&missing, &means, args.jobs)?;
     drop(board);
     if let Some(error) = made.iter_mut().find_map(|one| one.failed.take()) {

@@ -112,6 +112,7 @@ mod tests {
             links: Vec::new(),
             fairness_jain: None,
             quality: Quality::default(),
+            discarded: Vec::new(),
         };
         Kept { run, path: None, steady: None, rows: Vec::new() }
     }

@@ -8,6 +8,7 @@ mod common;
 mod congestion;
 mod diagnose;
 mod differential;
+mod disturbed;
 mod guide;
 mod iperf3_interop;
 mod iperf3_json;

@@ -9,12 +9,11 @@ use crate::{
     Error,
     error::Attempted,
     facts::{Facts, NamespaceLimits, Settings, Try, Tun},
+    stalls::LATE,
 };
 
 /// The document's name and version.
 const SCHEMA: &str = "longfat.check/1";
-/// Lateness beyond which a run is not trusted, as in `quality.rs`.
-const LATE_NS: u64 = 1_000_000;
 /// Buffers that fill 10 Gb/s over 50 ms: its bandwidth-delay product, 62.5 MB.
 const BUFFER_BYTES: i64 = 62_500_000;
 
@@ -287,7 +286,7 @@ fn judge_timer((median, p99): (u64, u64)) -> CheckItem {
     let micros = |ns: u64| ns as f64 / 1e3;
     let found =
         format!("sleeps end {:.0} us late, 1 % of them {:.0} us or more", micros(median), micros(p99));
-    if p99 <= LATE_NS {
+    if p99 <= LATE {
         return ok(NAME, found);
     }
     limited(NAME, found, "close other programs; on a virtual machine, give it processors of its own")

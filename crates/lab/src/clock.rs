@@ -1,4 +1,4 @@
-//! The emulator's clock: the time since a run's start, less that for which the emulator stood still.
+//! The emulator's clock: the time since a run's start, less its emulator's stalls.
 //!
 //! When a machine's hypervisor, or work in its kernel that cannot be interrupted, stops the emulator for some milliseconds,
 //! packets fall due meanwhile. Delivered all at once they would make a burst of ACKs, and that a burst of data, which fills
@@ -14,7 +14,7 @@ use std::sync::{
 use scenario::Link;
 use units::{BitRate, Time};
 
-use crate::sys;
+use crate::{stalls::Stalls, sys};
 
 /// A turn of the emulator that takes so much longer than planned was interrupted, ns.
 const STALL: u64 = 300_000;
@@ -23,33 +23,24 @@ const STALL: u64 = 300_000;
 const STALL_WHEN_FAST: u64 = 2_000_000;
 const FAST: BitRate = BitRate(1_000_000_000);
 
-/// Time for which the thread did not run although it wanted to: the machine was stopped, or others had it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Stalls {
-    /// All of them together, nanoseconds.
-    pub(crate) total: u64,
-    /// The longest.
-    pub(crate) longest: u64,
-}
-
 /// A run's time for those who do not drive it. It may go back by a stall that the driver has only just noticed.
 #[derive(Debug, Clone)]
 pub(crate) struct RunTime {
     /// CLOCK_MONOTONIC at the run's start.
-    start: Time,
+    start: Arc<AtomicU64>,
     /// All stalls so far together, nanoseconds.
     stalled: Arc<AtomicU64>,
 }
 
 impl RunTime {
-    /// Begins now.
+    /// Begins now; or anew when the emulator's thread runs, see [`Clock::start`].
     pub(crate) fn begin() -> Self {
-        RunTime { start: sys::monotonic(), stalled: Arc::default() }
+        RunTime { start: Arc::new(AtomicU64::new(sys::monotonic().0)), stalled: Arc::default() }
     }
 
     /// CLOCK_MONOTONIC at the run's start.
     pub(crate) fn start(&self) -> Time {
-        self.start
+        Time(self.start.load(Ordering::Relaxed))
     }
 
     /// Time since the run's start, less all stalls.
@@ -63,7 +54,7 @@ impl RunTime {
     }
 
     fn at(&self, monotonic: Time) -> Time {
-        Time(monotonic.0.saturating_sub(self.start.0 + self.stalled.load(Ordering::Relaxed)))
+        Time(monotonic.0.saturating_sub(self.start().0 + self.stalled.load(Ordering::Relaxed)))
     }
 }
 
@@ -74,6 +65,9 @@ pub(crate) struct Clock {
     last: Time,
     /// Longer is a stall, ns.
     patience: u64,
+    /// For how long it stopped in all, ns.
+    stopped: u64,
+    /// Why: when its reader did not run.
     pub(crate) stalls: Stalls,
 }
 
@@ -84,12 +78,28 @@ impl Clock {
         let pipes = links.iter().flat_map(|link| [&link.forward, &link.backward]);
         let fastest = pipes.filter_map(|pipe| pipe.rate.mean()).max();
         let fast = fastest.is_none_or(|rate| rate > FAST);
-        Clock { time, last, patience: if fast { STALL_WHEN_FAST } else { STALL }, stalls: Stalls::default() }
+        Clock {
+            time,
+            last,
+            patience: if fast { STALL_WHEN_FAST } else { STALL },
+            stopped: 0,
+            stalls: Stalls::default(),
+        }
     }
 
     /// What it tells others.
     pub(crate) fn time(&self) -> RunTime {
         self.time.clone()
+    }
+
+    /// Begins the run's time: a busy machine takes tens of milliseconds until a new thread runs, which is no stall of the run.
+    pub(crate) fn start(&mut self) {
+        self.start_at(sys::monotonic());
+    }
+
+    fn start_at(&mut self, monotonic: Time) {
+        self.time.start.store(monotonic.0, Ordering::Relaxed);
+        self.last = Time(0);
     }
 
     /// The time, after the reader meant to wait for at most so many nanoseconds since it last read the clock.
@@ -100,9 +110,9 @@ impl Clock {
     fn read(&mut self, monotonic: Time, planned: u64) -> Time {
         let over = self.time.at(monotonic).0.saturating_sub(self.last.0 + planned);
         if over > self.patience {
-            self.stalls.total += over;
-            self.time.stalled.store(self.stalls.total, Ordering::Relaxed);
-            self.stalls.longest = self.stalls.longest.max(over);
+            self.stalls.add(Time(self.last.0 + planned), over);
+            self.stopped += over;
+            self.time.stalled.store(self.stopped, Ordering::Relaxed);
         }
         self.last = self.time.at(monotonic);
         self.last
@@ -112,19 +122,46 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stalls::Stall;
 
     #[test]
     fn what_was_not_planned_does_not_count() {
         let ms = |ms: u64| Time(ms * 1_000_000);
-        let time = RunTime { start: ms(0), stalled: Arc::default() };
-        let mut clock =
-            Clock { time: time.clone(), last: ms(0), patience: ms(2).0, stalls: Stalls::default() };
+        let time = RunTime { start: Arc::default(), stalled: Arc::default() };
+        let mut clock = Clock {
+            time: time.clone(),
+            last: ms(0),
+            patience: ms(2).0,
+            stopped: 0,
+            stalls: Stalls::default(),
+        };
         assert_eq!(clock.read(ms(20), ms(20).0), ms(20));
         assert_eq!(clock.stalls.total, 0, "as planned");
         assert_eq!(clock.read(ms(290), ms(20).0), ms(40));
         assert_eq!(clock.read(ms(300), 0), ms(40));
         assert_eq!(time.at(ms(300)), ms(40), "others see it too");
         assert_eq!((clock.stalls.total, clock.stalls.longest), (ms(260).0, ms(250).0));
+        assert_eq!(
+            clock.stalls.kept[0],
+            Stall { at: ms(40), length: ms(250).0 },
+            "it begins where the clock stopped"
+        );
         assert_eq!(clock.read(Time(300_100_000), 0), Time(40_100_000), "a little late is no stall");
+    }
+
+    #[test]
+    fn a_thread_that_starts_late_did_not_stall() {
+        let ms = |ms: u64| Time(ms * 1_000_000);
+        let time = RunTime { start: Arc::default(), stalled: Arc::default() };
+        let mut clock = Clock {
+            time: time.clone(),
+            last: ms(0),
+            patience: ms(2).0,
+            stopped: 0,
+            stalls: Stalls::default(),
+        };
+        clock.start_at(ms(80));
+        assert_eq!((clock.read(ms(81), 0), clock.stalls.count), (ms(1), 0));
+        assert_eq!((time.start(), time.at(ms(90))), (ms(80), ms(10)), "others' time begins with it");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It sleeps until just before the next departure and then polls, at real-time priority where that is
 //! allowed. Events run at their nominal time however late the thread is, so lateness never adds up;
-//! how late each delivery was is recorded. When the thread stands still, its clock does (see [`Clock`]).
+//! how late each delivery was is recorded. When the thread stalls, its clock stops (see [`Clock`]).
 //!
 //! At real-time priority it rests now and then, however much there is to do (see [`Budget`]). Too much to do shows as
 //! lateness, which is what the run is judged by.
@@ -26,10 +26,11 @@ use crate::{
     budget::{Budget, NAP, Wait},
     buffers::Buffers,
     capture::{Captures, Target, Way},
-    clock::{Clock, Stalls},
+    clock::Clock,
     frame::Frame,
     port::{Port, is_gone},
     processors::{Placement, move_to},
+    stalls::Stalls,
     sys::{self, PollSet},
     writer::{Writer, Written},
 };
@@ -43,12 +44,35 @@ const QUIET: u64 = 200_000;
 const RING: u64 = 100_000;
 /// Frames read from one port before the others get their turn.
 const BATCH: usize = 16;
+/// How often others look whether the thread runs.
+const START_POLL: Duration = Duration::from_micros(500);
 /// Real-time priority of the driver; the sampler's is lower.
 const PRIORITY: i32 = 20;
+
+/// Something that other threads wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Flag(AtomicBool);
+
+impl Flag {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Waits until it is set, or `is_over` says that it never will be.
+    pub(crate) fn wait_until_set(&self, is_over: impl Fn() -> bool) {
+        while !self.0.load(Ordering::Acquire) && !is_over() {
+            std::thread::sleep(START_POLL);
+        }
+    }
+}
 
 /// What the thread shares with the run.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
+    /// Set when the sampler's thread runs.
+    pub(crate) sampler_ready: Flag,
+    /// Set when this thread runs and the run's time has begun.
+    pub(crate) running: Flag,
     /// Set to end the thread.
     pub(crate) stop: AtomicBool,
     /// Nanoseconds spent polling with nothing to do: idle time, really.
@@ -85,7 +109,7 @@ pub(crate) struct DriverReport {
     pub(crate) lateness: Histogram<u64>,
     /// Frames that a host's device refused.
     pub(crate) refused: u64,
-    /// When the thread did not run though it wanted to.
+    /// When nothing was delivered, or late.
     pub(crate) stalls: Stalls,
     /// Why there was no real-time priority.
     pub(crate) not_real_time: Option<io::Error>,
@@ -115,13 +139,17 @@ pub(crate) struct Driver<'a> {
 impl Driver<'_> {
     /// Runs until stopped. Errors are those of reading a port.
     pub(crate) fn run(self, shared: &Arc<Shared>, rows: &Sender<LinkRow>) -> io::Result<DriverReport> {
+        // First of all: at ordinary priority each step waits for other programs.
+        let not_real_time = sys::set_real_time(PRIORITY).err();
         move_to(self.placement.driver.as_deref());
         // Where the driver has a processor to itself, the writer has the others.
-        let Some(cpus) = self.placement.flows.clone() else { return self.drive(shared, rows, None) };
+        let Some(cpus) = self.placement.flows.clone() else {
+            return self.drive(shared, rows, None, not_real_time);
+        };
         std::thread::scope(|scope| {
             let (writer, work) = Writer::new(self.ports, self.clock.time(), &cpus);
             scope.spawn(work);
-            self.drive(shared, rows, Some(writer))
+            self.drive(shared, rows, Some(writer), not_real_time)
         })
     }
 
@@ -130,9 +158,9 @@ impl Driver<'_> {
         shared: &Arc<Shared>,
         rows: &Sender<LinkRow>,
         writer: Option<Writer>,
+        not_real_time: Option<io::Error>,
     ) -> io::Result<DriverReport> {
         sys::set_timer_slack();
-        let not_real_time = sys::set_real_time(PRIORITY).err();
         let mut poll = PollSet::new(self.ports.iter().map(Port::file));
         let mut hands = Hands {
             clock: self.clock,
@@ -143,6 +171,8 @@ impl Driver<'_> {
             refused: 0,
             writer,
         };
+        hands.clock.start();
+        shared.running.set();
         let mut budget = Budget::new(hands.now(), sys::thread_time(), self.may_spin, not_real_time.is_none());
         let mut gates = Gates::new(self.ports);
         let mut awake = Awake::default();
@@ -200,7 +230,7 @@ impl Driver<'_> {
             writer.finish().for_each(|written| hands.wrote(written));
         }
         let Hands { lateness, refused, clock, .. } = hands;
-        Ok(DriverReport { lateness, refused, stalls: clock.stalls, not_real_time })
+        Ok(DriverReport { lateness, refused, stalls: clock.stalls.finished(), not_real_time })
     }
 }
 
@@ -281,11 +311,12 @@ impl Hands<'_> {
             None => frame,
         };
         let taken = self.ports[station as usize].write(frame.bytes());
-        self.wrote(Written { station, frame, late, taken });
+        self.wrote(Written { station, at, frame, late, taken });
     }
 
-    fn wrote(&mut self, Written { frame, late, taken, .. }: Written) {
+    fn wrote(&mut self, Written { frame, at, late, taken, .. }: Written) {
         self.lateness.saturating_record(late);
+        self.clock.stalls.delivered(at, late);
         self.refused += u64::from(!taken);
         self.buffers.recycle(frame);
     }

@@ -42,6 +42,8 @@ mod quality;
 mod recorder;
 mod run;
 mod sampler;
+mod stall_effects;
+mod stalls;
 pub mod standing;
 mod sys;
 mod taps;

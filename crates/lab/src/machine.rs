@@ -66,6 +66,8 @@ pub fn host_info() -> HostInfo {
 pub(crate) struct CpuTimes {
     total: u64,
     idle: u64,
+    /// Of programs' own code.
+    user: u64,
     /// Of programs at a lower priority than the ordinary one.
     nice: u64,
     stolen: u64,
@@ -78,6 +80,8 @@ pub(crate) struct CpuUse {
     pub(crate) idle: f64,
     /// Taken by the hypervisor for others.
     pub(crate) stolen: f64,
+    /// Taken by other programs of this machine.
+    pub(crate) others: f64,
 }
 
 impl CpuTimes {
@@ -93,11 +97,12 @@ impl CpuTimes {
         let numbers: Vec<u64> =
             text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().flat_map(str::parse).collect();
         // user nice system idle iowait irq softirq steal; guest time is part of user time.
-        let [_, nice, _, idle, iowait, _, _, stolen] = numbers.get(..8)? else { return None };
+        let [user, nice, _, idle, iowait, _, _, stolen] = numbers.get(..8)? else { return None };
         let cpus = text.lines().skip(1).take_while(|l| l.starts_with("cpu")).count() as u64;
         Some(CpuTimes {
             total: numbers[..8].iter().sum(),
             idle: idle + iowait,
+            user: user + nice,
             nice: *nice,
             stolen: *stolen,
             cpus,
@@ -109,6 +114,13 @@ impl CpuTimes {
         CpuTimes { idle: self.idle + self.nice, ..self }
     }
 
+    /// The share of all processors that other programs' user code used since `before`, of which this program's own took `own`.
+    pub(crate) fn others_since(&self, before: &CpuTimes, wall: Duration, own: Duration) -> f64 {
+        let total = self.total.saturating_sub(before.total).max(1) as f64;
+        let own = own.as_secs_f64() / (wall.as_secs_f64() * self.cpus.max(1) as f64).max(1e-9);
+        (self.user.saturating_sub(before.user) as f64 / total - own).clamp(0.0, 1.0)
+    }
+
     /// The use of the time since `before`; `spun` is time that we spent waiting actively.
     pub(crate) fn since(&self, before: &CpuTimes, wall: Duration, spun: Duration) -> CpuUse {
         let total = self.total.saturating_sub(before.total).max(1) as f64;
@@ -116,6 +128,7 @@ impl CpuTimes {
         CpuUse {
             idle: (self.idle.saturating_sub(before.idle) as f64 / total + spun).min(1.0),
             stolen: self.stolen.saturating_sub(before.stolen) as f64 / total,
+            others: 0.0,
         }
     }
 }
@@ -131,6 +144,16 @@ mod tests {
         let used = after.since(&before, Duration::from_secs(1), Duration::from_millis(400));
         assert!((used.idle - (0.45 + 0.2)).abs() < 1e-9, "{used:?}");
         assert!((used.stolen - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_other_programs_used_is_all_less_our_own() {
+        let before = CpuTimes::parse("cpu  0 0 0 0 0 0 0 0\ncpu0 0\ncpu1 0\n").unwrap();
+        let after = CpuTimes::parse("cpu  80 20 30 70 0 0 0 0\ncpu0 0\ncpu1 0\n").unwrap();
+        let others =
+            |own_ms| after.others_since(&before, Duration::from_secs(1), Duration::from_millis(own_ms));
+        assert!((others(300) - (0.5 - 0.15)).abs() < 1e-9);
+        assert!(others(3000).abs() < 1e-9);
     }
 
     #[test]

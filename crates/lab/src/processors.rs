@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use units::Time;
+
 use crate::{
     Error,
     driver::Shared,
@@ -52,20 +54,24 @@ pub(crate) struct CpuWatch {
     before: CpuTimes,
     at: Instant,
     spun: u64,
+    /// When the watch began: the machine's times, when, and this program's.
+    first: (CpuTimes, Instant, Time),
     /// This process, flows and all, was begun at real-time priority.
     outranks_others: bool,
-    /// The smallest idle share and the largest stolen share so far.
+    /// The smallest idle share and the largest stolen share so far; other programs' share of the whole time.
     pub(crate) result: CpuUse,
 }
 
 impl CpuWatch {
     pub(crate) fn begin() -> Result<Self, Error> {
+        let (before, at) = (CpuTimes::now()?, Instant::now());
         Ok(CpuWatch {
-            before: CpuTimes::now()?,
-            at: Instant::now(),
+            before,
+            at,
+            first: (before, at, sys::own_user_time()),
             spun: 0,
             outranks_others: sys::is_real_time(),
-            result: CpuUse { idle: 1.0, stolen: 0.0 },
+            result: CpuUse { idle: 1.0, stolen: 0.0, others: 0.0 },
         })
     }
 
@@ -83,6 +89,9 @@ impl CpuWatch {
         };
         self.result.idle = self.result.idle.min(used.idle);
         self.result.stolen = self.result.stolen.max(used.stolen);
+        let (first, begun, own) = self.first;
+        let own = Duration::from_nanos(sys::own_user_time().0.saturating_sub(own.0));
+        self.result.others = now.others_since(&first, begun.elapsed(), own);
         (self.before, self.at, self.spun) = (now, Instant::now(), spun);
         Ok(())
     }

@@ -1,18 +1,21 @@
-//! Whether a run can be trusted, and why not.
+//! Whether a run's measurements are reliable, and why not.
 
 use std::time::Duration;
 
 use schema::Quality;
 
-use crate::{Backend, Privilege, driver::DriverReport, machine::CpuUse};
+use crate::{
+    Backend, Privilege,
+    driver::DriverReport,
+    machine::CpuUse,
+    stalls::{LATE, Stalls},
+};
 
-/// Lateness (99th percentile) beyond which round-trip times and queues are not those of the scenario.
-const LATE_NS: u64 = 1_000_000;
 /// Idle processor time below which computing may have been the limit.
 const IDLE_SHARE: f64 = 0.02;
-/// Share of the run for which the emulator stood still that spoils it.
+/// Share of the run for which the emulator stalled that makes the measurement unreliable.
 const STALLED_SHARE: f64 = 0.01;
-/// Share of time taken by the hypervisor that is worth a remark.
+/// Share of time taken by the hypervisor that is worth a warning.
 const STOLEN_SHARE: f64 = 0.05;
 
 /// What a run was made under.
@@ -29,30 +32,73 @@ pub(crate) struct Conditions {
     pub(crate) no_tx_queue: bool,
     /// How long the run took.
     pub(crate) wall: Duration,
-    /// The smallest idle share and the largest stolen share of any second.
+    /// The smallest idle share and the largest stolen share of any second; other programs' share.
     pub(crate) cpu: CpuUse,
+    /// Some flow's bytes pass through programs. Echoes are the kernel's, whatever the processors do beside.
+    pub(crate) has_bulk: bool,
+    /// When samples are missing.
+    pub(crate) sampler: Stalls,
+    /// What stalls can have changed, see [`crate::stall_effects`].
+    pub(crate) stall_effects: Vec<String>,
 }
 
-/// The quality of a run: faults first, then remarks.
+/// The quality of a run.
 pub(crate) fn judge(report: &DriverReport, conditions: &Conditions) -> Quality {
     let percentile = |p: f64| report.lateness.value_at_quantile(p) as f64 / 1000.0;
+    let stalls = &report.stalls;
+    let disturbances = disturbances(report, conditions);
+    let disturbed = !disturbances.is_empty();
+    let faults: Vec<String> = disturbances.into_iter().chain(other_faults(conditions)).collect();
+    let notes = faults.iter().cloned().chain(warnings(report, conditions)).collect();
+    Quality {
+        ok: faults.is_empty(),
+        disturbed,
+        emulator_late_p50_us: Some(percentile(0.5)),
+        emulator_late_p99_us: Some(percentile(0.99)),
+        emulator_late_max_us: Some(report.lateness.max().max(stalls.longest) as f64 / 1000.0),
+        stalls: Some(stalls.count),
+        stalled_max_us: Some(stalls.longest as f64 / 1000.0),
+        stalled_total_us: Some(stalls.total as f64 / 1000.0),
+        cpu_idle_min: Some((conditions.cpu.idle * 1000.0).round() / 1000.0),
+        other_programs_cpu: Some((conditions.cpu.others * 1000.0).round() / 1000.0),
+        outside_drops: conditions.outside_drops,
+        faults,
+        notes,
+    }
+}
+
+/// Faults of the machine: it was busy, or stalled.
+fn disturbances(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
     let mut faults = Vec::new();
     let p99 = report.lateness.value_at_quantile(0.99);
-    if p99 > LATE_NS {
+    if p99 > LATE {
         faults.push(format!(
-            "the emulator was late: 1 % of packets came {:.1} ms or more after their time; \
-             close other programs, or lower the rate",
+            "the emulator was late: 1 % of packets arrived {:.1} ms or more behind schedule \
+             (close other programs, or lower the rate)",
             p99 as f64 / 1e6
         ));
     }
     let stalled = report.stalls.total as f64 / conditions.wall.as_nanos().max(1) as f64;
     if stalled > STALLED_SHARE {
         faults.push(format!(
-            "the emulator stood still for {:.1} % of the time, up to {:.0} ms at a time",
-            stalled * 100.0,
-            report.stalls.longest as f64 / 1e6
+            "the emulator stalled {} or {:.1} % of the time",
+            report.stalls.extent(),
+            stalled * 100.0
         ));
     }
+    faults.extend(conditions.stall_effects.iter().cloned());
+    if conditions.has_bulk && conditions.cpu.idle < IDLE_SHARE {
+        faults.push(format!(
+            "the processors were busy: only {:.1} % idle in one second, so computing may have been the limit",
+            conditions.cpu.idle * 100.0
+        ));
+    }
+    faults
+}
+
+/// Faults that are there however quiet the machine is.
+fn other_faults(conditions: &Conditions) -> Vec<String> {
+    let mut faults = Vec::new();
     if conditions.outside_drops > 0 {
         faults.push(format!(
             "{} packets were dropped by the hosts' devices, outside the emulated network",
@@ -64,67 +110,55 @@ pub(crate) fn judge(report: &DriverReport, conditions: &Conditions) -> Quality {
             "packet ports have no transmit queue such as the scenario asks for; use TAP devices".into(),
         );
     }
-    if conditions.cpu.idle < IDLE_SHARE {
-        faults.push(format!(
-            "the processors were busy: only {:.1} % idle in one second, so computing may have been the limit",
-            conditions.cpu.idle * 100.0
-        ));
-    }
-    let ok = faults.is_empty();
-    let mut notes = faults;
-    notes.extend(remarks(report, conditions));
-    Quality {
-        ok,
-        emulator_late_p50_us: Some(percentile(0.5)),
-        emulator_late_p99_us: Some(percentile(0.99)),
-        emulator_late_max_us: Some(report.lateness.max() as f64 / 1000.0),
-        cpu_idle_min: Some((conditions.cpu.idle * 1000.0).round() / 1000.0),
-        outside_drops: conditions.outside_drops,
-        notes,
-    }
+    faults
 }
 
-fn remarks(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
-    let mut remarks = Vec::new();
+fn warnings(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
+    let mut warnings = Vec::new();
     if let Some(error) = &report.not_real_time {
-        remarks.push(format!(
+        warnings.push(format!(
             "the emulator had no real-time priority ({error}); other programs can delay packets"
         ));
     }
     if conditions.privilege == Privilege::UserNamespace {
-        remarks.push(
+        warnings.push(
             "run without root: socket buffers that a flow asks for are capped by the machine's net.core limits".into(),
         );
     }
     if conditions.backend == Backend::Packet {
-        remarks.push(
+        warnings.push(
             "no TAP devices here: hosts are connected by veth and packet sockets, which cost more time"
                 .into(),
         );
     }
     if conditions.tx_queue_drops > 0 {
-        remarks.push(format!(
+        warnings.push(format!(
             "{} packets (of up to 64 KiB, see nic.gso) were dropped at the hosts' transmit queues, which the scenario asks for",
             conditions.tx_queue_drops
         ));
     }
-    if report.stalls.longest > 0 {
-        remarks.push(format!(
-            "the emulator stood still for up to {:.0} ms, {:.0} ms in all",
-            report.stalls.longest as f64 / 1e6,
-            report.stalls.total as f64 / 1e6
-        ));
+    if report.stalls.count > 0 {
+        warnings.push(format!("the emulator stalled {}; this machine was busy", report.stalls.extent()));
+    }
+    if conditions.sampler.count > 0 {
+        warnings.push(format!("the sampler stalled {}; this machine was busy", conditions.sampler.extent()));
     }
     if !conditions.alone {
-        remarks.push("another lab ran when this one began; both share the processors".into());
+        warnings.push("another lab ran when this one began; both share the processors".into());
     }
     if conditions.cpu.stolen > STOLEN_SHARE {
-        remarks.push(format!(
+        warnings.push(format!(
             "the hypervisor took up to {:.0} % of the processors for other machines",
             conditions.cpu.stolen * 100.0
         ));
     }
-    remarks
+    if conditions.cpu.others > schema::BUSY_SHARE {
+        warnings.push(format!(
+            "this machine was busy: other programs used {:.0} % of its processors",
+            conditions.cpu.others * 100.0
+        ));
+    }
+    warnings
 }
 
 #[cfg(test)]
@@ -132,7 +166,6 @@ mod tests {
     use hdrhistogram::Histogram;
 
     use super::*;
-    use crate::clock::Stalls;
 
     fn report(late_ns: u64) -> DriverReport {
         let mut lateness = Histogram::new_with_bounds(1, 10_000_000_000, 3).unwrap();
@@ -150,12 +183,15 @@ mod tests {
             tx_queue_drops: 0,
             no_tx_queue: false,
             wall: Duration::from_secs(5),
-            cpu: CpuUse { idle: 0.4, stolen: 0.0 },
+            cpu: CpuUse { idle: 0.4, stolen: 0.0, others: 0.02 },
+            has_bulk: true,
+            sampler: Stalls::default(),
+            stall_effects: Vec::new(),
         }
     }
 
     #[test]
-    fn a_good_run_is_trusted_without_a_word() {
+    fn a_quiet_run_is_reliable_without_warnings() {
         let quality = judge(&report(20_000), &conditions());
         assert!(quality.ok && quality.notes.is_empty(), "{quality:?}");
         assert!((quality.emulator_late_p50_us.unwrap() - 10.0).abs() < 0.1);
@@ -165,8 +201,12 @@ mod tests {
     fn each_fault_alone_is_enough() {
         assert!(!judge(&report(5_000_000), &conditions()).ok);
         assert!(!judge(&report(0), &Conditions { outside_drops: 1, ..conditions() }).ok);
-        let busy = Conditions { cpu: CpuUse { idle: 0.01, stolen: 0.0 }, ..conditions() };
-        assert!(!judge(&report(0), &busy).ok);
+        let cpu = CpuUse { idle: 0.01, stolen: 0.0, others: 0.6 };
+        let busy = judge(&report(0), &Conditions { cpu, ..conditions() });
+        assert!(!busy.ok && busy.warnings()[0].contains("60 %"), "{busy:?}");
+        assert_eq!(busy.other_programs_cpu, Some(0.6));
+        let echoes = judge(&report(0), &Conditions { cpu, has_bulk: false, ..conditions() });
+        assert!(echoes.ok, "echoes are the kernel's: {echoes:?}");
     }
 
     #[test]
@@ -178,15 +218,44 @@ mod tests {
     }
 
     #[test]
-    fn standing_still_is_a_remark_until_it_is_a_fault() {
-        let stalled = |total| DriverReport { stalls: Stalls { total, longest: 30_000_000 }, ..report(0) };
-        let short = judge(&stalled(30_000_000), &conditions());
-        assert!(short.ok && short.notes[0].contains("30 ms"), "{short:?}");
-        assert!(!judge(&stalled(250_000_000), &conditions()).ok);
+    fn a_stall_is_a_warning_until_it_is_a_fault() {
+        let stalled = |lengths_ms: &[u64]| {
+            let mut stalls = Stalls::default();
+            lengths_ms.iter().for_each(|ms| stalls.add(units::Time::from_secs(1), ms * 1_000_000));
+            DriverReport { stalls, ..report(0) }
+        };
+        let short = judge(&stalled(&[2, 20]), &conditions());
+        assert!(short.ok && !short.disturbed && short.faults.is_empty(), "{short:?}");
+        assert_eq!(
+            short.warnings(),
+            ["the emulator stalled for up to 20 ms (22 ms in total); this machine was busy"]
+        );
+        let long = judge(&stalled(&[250]), &conditions());
+        assert!(!long.ok && long.disturbed && long.reasons().len() == 1, "{long:?}");
+        assert_eq!(long.warnings().len(), 1, "faults are no warnings: {long:?}");
     }
 
     #[test]
-    fn remarks_do_not_spoil_a_run() {
+    fn the_maximum_lateness_is_never_less_than_the_longest_stall() {
+        let mut stalls = Stalls::default();
+        stalls.add(units::Time(0), 20_000_000);
+        let quality = judge(&DriverReport { stalls, ..report(10_000) }, &conditions());
+        assert_eq!((quality.emulator_late_max_us, quality.stalled_max_us), (Some(20_000.0), Some(20_000.0)));
+        assert_eq!(quality.stalls, Some(1));
+    }
+
+    #[test]
+    fn what_a_stall_can_have_changed_makes_a_run_unreliable() {
+        let changed = Conditions { stall_effects: vec!["395 drops".into()], ..conditions() };
+        let quality = judge(&report(0), &changed);
+        assert!(!quality.ok && quality.disturbed && quality.faults == ["395 drops"], "{quality:?}");
+        // Another time the same machine does no better.
+        let dropped = judge(&report(0), &Conditions { no_tx_queue: true, ..conditions() });
+        assert!(!dropped.ok && !dropped.disturbed, "{dropped:?}");
+    }
+
+    #[test]
+    fn warnings_do_not_make_a_run_unreliable() {
         let quality =
             judge(&report(0), &Conditions { alone: false, backend: Backend::Packet, ..conditions() });
         assert!(quality.ok);

@@ -33,6 +33,8 @@ use crate::{
     quality::{self, Conditions},
     recorder::Recorder,
     sampler::{Look, Sampler, take_echoes},
+    stall_effects,
+    stalls::{self, Stalls},
     sys,
     taps::start_captures,
 };
@@ -86,6 +88,14 @@ pub fn run(
     let mut recorder = Recorder::new(&sampled, observer);
     let driven = drive(scenario, options, &lab, &mut recorder, spin_right.is_some())?;
 
+    let stalls = stalls::events(&driven.report.stalls, &driven.sampler);
+    let recorded = stall_effects::Recorded {
+        scenario,
+        stalls: &stalls,
+        flows: &recorder.flows,
+        events: &recorder.events,
+    };
+    let stall_effects = stall_effects::judge(&recorded);
     let drops = lab.device_drops()?;
     let device_drops = drops.outside.saturating_sub(drops_before.outside);
     let conditions = Conditions {
@@ -101,9 +111,13 @@ pub fn run(
             && scenario.hosts.iter().any(|h| h.nic.tx_queue.is_some()),
         wall: driven.wall,
         cpu: driven.cpu,
+        has_bulk: scenario.flows.iter().any(|flow| !matches!(flow.kind, Kind::Ping(_))),
+        sampler: driven.sampler,
+        stall_effects,
     };
     let mut quality = quality::judge(&driven.report, &conditions);
     quality.notes.extend(driven.captured.iter().filter_map(CaptureEnd::note));
+    recorder.events.extend(stalls);
     let flows = driven.flows;
     quality.notes.extend(flows.iter().filter_map(|flow| flow.state().note.take()));
     Ok(Outcome {
@@ -129,6 +143,7 @@ pub fn run(
 struct Driven {
     flows: Vec<Arc<Flow>>,
     report: DriverReport,
+    sampler: Stalls,
     cpu: CpuUse,
     wall: Duration,
     captured: Vec<CaptureEnd>,
@@ -189,18 +204,21 @@ fn drive(
     if let Some(dir) = options.capture_dir {
         start_captures(scenario, &captures, dir).inspect_err(|_| move_to(everywhere.as_deref()))?;
     }
-    let (driven, watched) = std::thread::scope(|scope| {
+    let (driven, sampled, watched) = std::thread::scope(|scope| {
         let shared = &shared;
         // However this scope ends, by a panic as well, its threads are told to end.
         let _ending = Ending { shared, give_up: &give_up, flows: &flows };
+        // Flows begin when their network and whoever samples them run: on a busy machine that takes a while.
+        let sampling = scope.spawn(move || sampler.run(shared, stopped, &look_sender));
+        shared.sampler_ready.wait_until_set(|| sampling.is_finished());
         let driver = scope.spawn(move || driver.run(shared, &row_sender));
+        shared.running.wait_until_set(|| driver.is_finished());
         for flow in &flows {
             if let (Some(from), Some(to)) = (lab.host(&flow.spec.from), lab.host(&flow.spec.to)) {
                 let cpus = placement.flows.as_deref();
                 scope.spawn(move || flow.run(from, to, patience, cpus));
             }
         }
-        scope.spawn(move || sampler.run(stopped, &look_sender));
         let watched = watch_over(recorder, &rows, &looks, shared, &time, &give_up);
         if watched.is_err() {
             give_up.store(true, Ordering::Relaxed);
@@ -211,7 +229,7 @@ fn drive(
             std::thread::sleep(Duration::from_millis(2));
         }
         shared.stop.store(true, Ordering::Relaxed);
-        (driver.join(), watched)
+        (driver.join(), sampling.join(), watched)
     });
     move_to(everywhere.as_deref());
     let wall = Duration::from_nanos(sys::monotonic().0 - time.start().0);
@@ -221,6 +239,8 @@ fn drive(
         .map_err(|_| Error::Emulator("it panicked; please report this".into()))?
         .map_err(|e| Error::Emulator(e.to_string()))?;
 
+    let sampler = sampled.map_err(|_| Error::Emulator("its sampler panicked; please report this".into()))?;
+
     let mut rest = Look::default();
     flows.iter().for_each(|flow| take_echoes(&flow.spec.name, &mut flow.state(), &mut rest));
     recorder.take_look(rest);
@@ -229,7 +249,7 @@ fn drive(
     match flows.iter().find_map(|flow| flow.state().failed.take()) {
         // Nothing was measured, so there is nothing to keep.
         Some(error) if recorder.flows.is_empty() => Err(error),
-        failed => Ok(Driven { flows, report, cpu, wall, captured, failed }),
+        failed => Ok(Driven { flows, report, sampler, cpu, wall, captured, failed }),
     }
 }
 

@@ -12,9 +12,11 @@ use units::Time;
 
 use crate::{
     clock::RunTime,
+    driver::Shared,
     flow::{Flow, State},
     flow_udp::DatagramCounts,
     processors::move_to,
+    stalls::Stalls,
     sys,
 };
 
@@ -71,16 +73,20 @@ impl Memory {
 }
 
 impl Sampler {
-    /// Runs until every flow is over or `stop` says so.
-    pub(crate) fn run(self, stop: impl Fn() -> bool, looks: &Sender<Look>) {
-        move_to(self.cpus.as_deref());
-        sys::set_timer_slack();
+    /// Runs until every flow is over or `stop` says so; returns when samples are missing.
+    pub(crate) fn run(self, shared: &Shared, stop: impl Fn() -> bool, looks: &Sender<Look>) -> Stalls {
         // Without real-time priority samples come later on a busy machine; their time stamps stay true.
         let _ = sys::set_real_time(PRIORITY);
+        move_to(self.cpus.as_deref());
+        sys::set_timer_slack();
+        shared.sampler_ready.set();
+        shared.running.wait_until_set(&stop);
         let mut memories: Vec<Memory> = self.flows.iter().map(|_| Memory::default()).collect();
+        let mut stalls = Stalls::default();
         let mut tick = 1;
         while !memories.iter().all(|m| m.over) {
-            self.sleep_until(Time(tick * self.interval.0), &memories, &stop);
+            let due = self.sleep_until(Time(tick * self.interval.0), &memories, &stop);
+            stalls.sampled(due, self.time.now(), self.interval);
             let cut_short = stop();
             let mut look = Look::default();
             for (flow, memory) in self.flows.iter().zip(&mut memories) {
@@ -92,10 +98,11 @@ impl Sampler {
             tick = (self.time.now().0 / self.interval.0 + 1).max(tick + 1);
         }
         self.flows.iter().for_each(|f| f.stop.set());
+        stalls.finished()
     }
 
-    /// Sleeps until the next look, the end of a flow or a stop, whichever comes first.
-    fn sleep_until(&self, tick: Time, memories: &[Memory], stop: &impl Fn() -> bool) {
+    /// Sleeps until the next look, the end of a flow or a stop, whichever comes first; returns which of the first two it was.
+    fn sleep_until(&self, tick: Time, memories: &[Memory], stop: &impl Fn() -> bool) -> Time {
         let going = self.flows.iter().zip(memories).filter(|(_, memory)| !memory.over);
         let due = going.map(|(flow, _)| self.end_of(flow)).fold(tick, Time::min);
         loop {
@@ -105,6 +112,7 @@ impl Sampler {
             }
             std::thread::sleep(Duration::from_nanos(left).min(NAP));
         }
+        due
     }
 
     /// When a flow is to end at the latest.

@@ -29,6 +29,8 @@ struct Job {
 /// What became of a frame.
 pub(crate) struct Written {
     pub(crate) station: u32,
+    /// When it was due.
+    pub(crate) at: Time,
     /// To be used again.
     pub(crate) frame: Frame,
     /// How long after its time it was written, ns.
@@ -92,7 +94,7 @@ fn run(jobs: &Receiver<Job>, written: &Sender<Written>, ports: &[Port], time: &R
         let late = time.now().0.saturating_sub(at.0);
         let taken = ports[station as usize].write(frame.bytes());
         // The driver may have ended.
-        let _ = written.send(Written { station, frame, late, taken });
+        let _ = written.send(Written { station, at, frame, late, taken });
     }
 }
 

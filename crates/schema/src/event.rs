@@ -40,11 +40,14 @@ pub enum EventKind {
     HandshakeRetry,
     /// The TCP state changed; the value is the new one (include/net/tcp_states.h). Of traced connections only.
     TcpState,
+    /// The measurement was held up: the emulator (subject `emulator`) delivered nothing or late, or samples are missing
+    /// (subject `sampler`); the value is for how long, in microseconds. Lab only.
+    Stall,
 }
 
 impl EventKind {
     /// All kinds, in storage order.
-    pub const ALL: [EventKind; 18] = [
+    pub const ALL: [EventKind; 19] = [
         EventKind::Start,
         EventKind::Stop,
         EventKind::CaState,
@@ -63,6 +66,7 @@ impl EventKind {
         EventKind::WindowOpen,
         EventKind::HandshakeRetry,
         EventKind::TcpState,
+        EventKind::Stall,
     ];
 
     /// The name stored in the `kind` column.
@@ -86,6 +90,7 @@ impl EventKind {
             EventKind::WindowOpen => "window_open",
             EventKind::HandshakeRetry => "handshake_retry",
             EventKind::TcpState => "tcp_state",
+            EventKind::Stall => "stall",
         }
     }
 
@@ -95,12 +100,17 @@ impl EventKind {
     }
 }
 
-/// Something that happened to a flow or on a link.
+/// Subject of the emulator's stalls.
+pub const EMULATOR: &str = "emulator";
+/// Subject of the sampler's stalls.
+pub const SAMPLER: &str = "sampler";
+
+/// Something that happened to a flow, on a link, or to the measurement itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Time since the run's start, in microseconds.
     pub time_us: i64,
-    /// The flow's name, or the link and direction as `s1-s2 forward`.
+    /// The flow's name, the link and direction as `s1-s2 forward`, or [`EMULATOR`] or [`SAMPLER`].
     pub subject: String,
     /// What happened.
     pub kind: EventKind,

@@ -15,12 +15,12 @@ mod table;
 mod trace_row;
 
 pub use cause::Cause;
-pub use event::{Event, EventKind};
+pub use event::{EMULATOR, Event, EventKind, SAMPLER};
 pub use flow_sample::FlowSample;
 pub use link_sample::LinkSample;
 pub use summary::{
-    FlowSummary, HostInfo, Limited, LinkSummary, PublishedResult, PublishedVerdict, Quality, RunSummary,
-    SUMMARY_SCHEMA, Setting, Summary,
+    BUSY_SHARE, DiscardedRun, FlowSummary, HostInfo, Limited, LinkSummary, PublishedResult, PublishedVerdict,
+    Quality, RunSummary, SUMMARY_SCHEMA, Setting, Summary,
 };
 pub use sweep::{
     Fit, FitDocument, FitFigure, FitTried, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField,

@@ -82,8 +82,11 @@ pub struct RunSummary {
     pub links: Vec<LinkSummary>,
     /// Jain's fairness index of the TCP and XCP flows' goodputs; `null` without any.
     pub fairness_jain: Option<f64>,
-    /// Whether the run can be trusted, and why not.
+    /// Whether the run's measurements are reliable, and why not.
     pub quality: Quality,
+    /// Earlier tries of this run that the machine had disturbed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub discarded: Vec<DiscardedRun>,
 }
 
 /// One flow of a run. Figures that an engine does not know are `null`.
@@ -134,6 +137,12 @@ pub struct FlowSummary {
     /// Of a ping flow: the first echo's round-trip time (it carries address resolution).
     #[serde(default)]
     pub first_rtt_us: Option<f64>,
+    /// Of a ping flow: for how long the measurement stalled while the first echo was under way, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_rtt_stalled_us: Option<f64>,
+    /// The same of the echo with the largest round-trip time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_rtt_stalled_us: Option<f64>,
     /// Of a ping flow: echo requests sent.
     #[serde(default)]
     pub pings_sent: Option<u64>,
@@ -349,26 +358,80 @@ impl LinkSummary {
     }
 }
 
-/// Whether a run can be trusted.
+/// Whether the measurements of a run are reliable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// False where a figure of this run should not be quoted; `notes` say why.
+    /// False where the measurement is unreliable; `faults` say why.
     pub ok: bool,
+    /// True where the machine disturbed the run (it was busy or stalled): the same run may be reliable another time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disturbed: bool,
     /// Median of how late the emulator delivered packets; `null` for engines in virtual time.
     #[serde(default)]
     pub emulator_late_p50_us: Option<f64>,
     /// 99th percentile of it.
     pub emulator_late_p99_us: Option<f64>,
-    /// The largest.
+    /// The maximum; never less than the longest stall.
     #[serde(default)]
     pub emulator_late_max_us: Option<f64>,
+    /// The emulator's stalls: how many, the longest, and all together. Absent for engines in virtual time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<u64>,
+    /// The longest stall.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled_max_us: Option<f64>,
+    /// All stalls together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled_total_us: Option<f64>,
     /// The smallest share of idle processor time in any second (the emulator's waiting counts as idle).
     pub cpu_idle_min: Option<f64>,
+    /// Share of all processors that other programs used during the run. Absent for engines in virtual time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_programs_cpu: Option<f64>,
     /// Packets dropped by devices, outside the emulated network's count.
     #[serde(default)]
     pub outside_drops: u64,
-    /// What a reader must know: first what makes the run untrustworthy, then remarks.
+    /// Why the measurement is unreliable, one sentence each; empty where `ok`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
+    /// What a reader must know: the faults first, then warnings.
     pub notes: Vec<String>,
+}
+
+/// A machine is busy where other programs use more than this share of its processors.
+pub const BUSY_SHARE: f64 = 0.1;
+
+impl Quality {
+    /// True where other programs used the processors too.
+    pub fn is_busy(&self) -> bool {
+        self.other_programs_cpu.is_some_and(|share| share > BUSY_SHARE)
+    }
+
+    /// Adds a reason why the measurement is unreliable, before the others.
+    pub fn add_fault(&mut self, fault: String) {
+        self.ok = false;
+        self.notes.insert(0, fault.clone());
+        self.faults.insert(0, fault);
+    }
+
+    /// Why the measurement is unreliable. Records made by earlier versions have their reasons among the notes.
+    pub fn reasons(&self) -> &[String] {
+        if !self.ok && self.faults.is_empty() { &self.notes } else { &self.faults }
+    }
+
+    /// What else a reader must know.
+    pub fn warnings(&self) -> &[String] {
+        self.notes.get(self.reasons().len()..).unwrap_or_default()
+    }
+}
+
+/// A run that was repeated because the machine had disturbed it. Its record is not kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DiscardedRun {
+    /// When it began, RFC 3339.
+    pub started: String,
+    /// Why its measurement was unreliable.
+    pub faults: Vec<String>,
 }
 
 /// A published figure beside ours.
@@ -401,6 +464,9 @@ pub struct PublishedResult {
     pub model_published_kernel: Option<f64>,
     /// How ours compares.
     pub verdict: PublishedVerdict,
+    /// Why our figure is unreliable, where the verdict is that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
     /// Where the source contradicts itself: how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contradiction: Option<String>,
@@ -422,7 +488,10 @@ pub enum PublishedVerdict {
     NoFigure,
     /// Outside it: a failure.
     Missed,
-    /// Outside it, in a run that is not to be trusted: no proof either way.
+    /// The machine was busy and disturbed the run in a way that can have changed the figure, in each of its tries: no
+    /// proof either way, and no failure.
+    Unreliable,
+    /// The measurement is invalid for another reason than a busy machine: no proof either way, and no failure.
     Untrusted,
     /// Not run here.
     NotRun,

@@ -67,7 +67,7 @@ pub struct SweepPoint {
     pub mean: Option<f64>,
     /// Where the mean of many more runs lies with 95 % confidence (Student's t); `null` below two runs.
     pub confidence: Option<(f64, f64)>,
-    /// False where a run is not to be trusted; its record says why.
+    /// False where the measurement of a run is unreliable; its record says why.
     pub quality_ok: bool,
 }
 

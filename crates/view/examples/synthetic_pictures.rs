@@ -27,6 +27,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         made: Some("2026-11-21".into()),
         command: Some("longfat run scenarios/lab8.toml".into()),
     };
-    std::fs::write(dir.join("untrusted.html"), report(&summary, &runs, &extra))?;
+    std::fs::write(dir.join("unreliable.html"), report(&summary, &runs, &extra))?;
     Ok(())
 }

@@ -80,7 +80,11 @@ pub(crate) fn rows(events: &[Event]) -> Vec<Vec<String>> {
     let head = ["EVENT OF", "KIND", "TIMES", "IN ALL", "FIRST", "LAST"].map(str::to_owned).to_vec();
     let row = |tally: &Tally| {
         let seconds = |us: i64| number::seconds(us as f64 * 1e-6);
-        let sum = tally.sum.and_then(|sum| u64::try_from(sum).ok()).map_or("-".into(), number::count);
+        let sum = match (tally.kind, tally.sum.and_then(|sum| u64::try_from(sum).ok())) {
+            (_, None) => "-".into(),
+            (EventKind::Stall, Some(us)) => number::micros(us as f64),
+            (_, Some(sum)) => number::count(sum),
+        };
         vec![
             tally.subject.clone(),
             tally.kind.name().replace('_', " "),
@@ -93,10 +97,10 @@ pub(crate) fn rows(events: &[Event]) -> Vec<Vec<String>> {
     std::iter::once(head).chain(tallies.iter().map(row)).collect()
 }
 
-/// Whether the values of a kind are numbers of packets, which add up.
+/// Whether the values of a kind are numbers of packets or times, which add up.
 fn counts(kind: EventKind) -> bool {
-    use EventKind::{DropLoss, DropQueue, Lost, Retransmit, Rto};
-    matches!(kind, Retransmit | Lost | Rto | DropQueue | DropLoss)
+    use EventKind::{DropLoss, DropQueue, Lost, Retransmit, Rto, Stall};
+    matches!(kind, Retransmit | Lost | Rto | DropQueue | DropLoss | Stall)
 }
 
 #[cfg(test)]
@@ -115,11 +119,14 @@ mod tests {
             event(1_000_000, "a", EventKind::CaState, 3),
             event(2_500_000, "b", EventKind::Lost, 7),
             event(3_000_000, "a", EventKind::CaState, 0),
+            event(4_000_000, "emulator", EventKind::Stall, 20_000),
+            event(5_000_000, "emulator", EventKind::Stall, 2_000),
         ];
         let rows = rows(&events);
         assert_eq!(rows[1], ["a", "ca state", "2", "-", "1.000 s", "3.000 s"]);
         assert_eq!(rows[2], ["b", "lost", "2", "12", "1.000 s", "2.500 s"]);
-        assert_eq!(rows.len(), 3);
+        assert_eq!(rows[3], ["emulator", "stall", "2", "22.00 ms", "4.000 s", "5.000 s"]);
+        assert_eq!(rows.len(), 4);
         let marks: Vec<_> = events.iter().filter_map(MarkKind::of).collect();
         assert_eq!(marks, [MarkKind::Reduction], "open again is no mark");
     }

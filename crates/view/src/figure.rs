@@ -3,7 +3,7 @@
 //! In a plot of one run the colour tells the flow or link and the dash what is drawn of it; in a plot of several
 //! runs the colour tells the run and the dash the flow. Noisy rates are averaged, with the samples kept behind.
 
-use schema::Cause;
+use schema::{Cause, EventKind};
 
 use crate::events::MarkKind;
 use crate::label::{CcNames, run_labels};
@@ -21,6 +21,8 @@ const CLOSE_S: f64 = 1.0;
 const LINKS_MAX: usize = 4;
 /// A companion this many times as high as the highest curve of the metric itself would press that to the ground.
 const FAR: f64 = 2.0;
+/// Shorter stalls are not drawn, microseconds.
+const STALL_DRAWN_US: i64 = 1_000;
 /// Flows whose verdict is shown as a strip.
 const STRIPS_MAX: usize = 6;
 
@@ -52,6 +54,12 @@ pub(crate) struct Mark {
     pub(crate) colour: usize,
 }
 
+/// A span in which the measurement stalled, in seconds.
+pub(crate) struct StalledSpan {
+    pub(crate) from_s: f64,
+    pub(crate) to_s: f64,
+}
+
 /// One panel.
 pub(crate) struct Panel<'a> {
     pub(crate) metric: &'a Metric,
@@ -81,6 +89,8 @@ pub(crate) struct Figure<'a> {
     /// Text and colour.
     pub(crate) legend: Vec<(String, usize)>,
     pub(crate) strips: Vec<Strip>,
+    /// Stalls of all runs, in a picture over time.
+    pub(crate) stalls: Vec<StalledSpan>,
     pub(crate) end_s: f64,
     /// How much time is shown.
     span_s: f64,
@@ -110,6 +120,7 @@ impl<'a> Figure<'a> {
             panels: Vec::new(),
             legend: Vec::new(),
             strips: strips(runs, &labels),
+            stalls: runs.iter().flat_map(|run| stalls(run)).collect(),
             end_s,
             span_s: end_s - from_s,
         };
@@ -155,6 +166,7 @@ impl<'a> Figure<'a> {
     ) -> (Self, f64) {
         let mut figure = Figure::of(runs, &[]);
         figure.strips.clear();
+        figure.stalls.clear();
         let mut largest: f64 = 0.0;
         for metric in metrics {
             let mut panel = Panel::new(metric);
@@ -316,6 +328,15 @@ fn marks<'a>(run: &'a LoadedRun, flow: &'a str, colour: usize) -> impl Iterator<
     let own = run.events.iter().filter(move |event| event.subject == flow);
     own.filter_map(move |event| {
         Some(Mark { at_s: event.time_us as f64 * 1e-6, kind: MarkKind::of(event)?, colour })
+    })
+}
+
+/// The stalls of a run that a reader must know of.
+fn stalls(run: &LoadedRun) -> impl Iterator<Item = StalledSpan> + '_ {
+    let long = run.events.iter().filter(|e| e.kind == EventKind::Stall && e.value >= STALL_DRAWN_US);
+    long.map(|event| StalledSpan {
+        from_s: event.time_us as f64 * 1e-6,
+        to_s: event.time_us.saturating_add(event.value) as f64 * 1e-6,
     })
 }
 

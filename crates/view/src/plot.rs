@@ -7,7 +7,7 @@ use schema::Cause;
 use crate::axis::{Axis, Unit};
 use crate::canvas::{Anchor, Canvas, fit, text_width};
 use crate::events::MarkKind;
-use crate::figure::{Figure, Mark, Panel, Strip, Stroke};
+use crate::figure::{Figure, Mark, Panel, StalledSpan, Strip, Stroke};
 use crate::loaded::LoadedRun;
 use crate::metric::Metric;
 use crate::series::{Point, range};
@@ -154,7 +154,14 @@ fn draw(figure: &Figure<'_>, across: Axis, name: &str, relation: &str, options: 
     let references = figure.references(&options.references);
     for (index, panel) in figure.panels.iter().enumerate() {
         let is_goodput = panel.metric.is_goodput();
-        y = draw_panel(&mut canvas, panel, if is_goodput { &references } else { &[] }, &frame, y);
+        y = draw_panel(
+            &mut canvas,
+            panel,
+            &figure.stalls,
+            if is_goodput { &references } else { &[] },
+            &frame,
+            y,
+        );
         if is_goodput && !figure.strips.is_empty() {
             y = draw_strips(&mut canvas, &figure.strips, &frame, y);
         }
@@ -194,6 +201,7 @@ fn draw_legend(canvas: &mut Canvas, legend: &[(String, usize)], frame: &Frame, t
 fn draw_panel(
     canvas: &mut Canvas,
     panel: &Panel<'_>,
+    stalls: &[StalledSpan],
     references: &[Reference],
     frame: &Frame,
     top: f64,
@@ -206,7 +214,7 @@ fn draw_panel(
     };
     canvas.heading(frame.left, top + 13.0, &heading, &panel.note);
     let heading_width = text_width(&heading, 14.5) + text_width(&panel.note, 13.5) + 24.0;
-    let area_top = draw_keys(canvas, &keys(panel, references), frame, heading_width, top) + 10.0;
+    let area_top = draw_keys(canvas, &keys(panel, stalls, references), frame, heading_width, top) + 10.0;
     let bottom = area_top + frame.height;
     let inner_y = |value: f64| (1.0 - axis.position(value)) * frame.height;
     for tick in &axis.ticks {
@@ -218,6 +226,7 @@ fn draw_panel(
         canvas.line(frame.x(tick.value), area_top, frame.x(tick.value), bottom, "grid");
     }
     canvas.open_clip(frame.left, area_top, frame.width(), frame.height);
+    draw_stalls(canvas, stalls, frame);
     let place = |(t, value): &Point| value.map(|v| (frame.inner_x(*t), inner_y(v)));
     for curve in &panel.curves {
         canvas.path(curve.raw.iter().map(place), &format!("{} raw", series_class(curve.colour)));
@@ -239,6 +248,18 @@ fn draw_panel(
     canvas.close_clip();
     canvas.line(frame.left, bottom, frame.right, bottom, "axis");
     bottom
+}
+
+/// Stalls, as bands behind the curves; one for each few pixels.
+fn draw_stalls(canvas: &mut Canvas, stalls: &[StalledSpan], frame: &Frame) {
+    let mut drawn = BTreeSet::new();
+    for stall in stalls {
+        let (from, to) = (frame.inner_x(stall.from_s), frame.inner_x(stall.to_s));
+        let width = (to - from).max(MARK_SPACE);
+        if drawn.insert(((from / MARK_SPACE).round() as i64, (width / MARK_SPACE).round() as i64)) {
+            canvas.rect(from, 0.0, width, frame.height, "stall");
+        }
+    }
 }
 
 /// What happened to the flows, as short lines from the foot of a panel upwards; one for each flow, kind and few pixels.
@@ -274,7 +295,7 @@ fn value_axis(panel: &Panel<'_>, references: &[Reference], height: f64) -> Axis 
 }
 
 /// What the strokes and the reference lines mean: text and class.
-fn keys(panel: &Panel<'_>, references: &[Reference]) -> Vec<(String, String)> {
+fn keys(panel: &Panel<'_>, stalls: &[StalledSpan], references: &[Reference]) -> Vec<(String, String)> {
     let strokes =
         panel.strokes.iter().map(|(name, stroke)| (name.clone(), format!("key{}", stroke_class(*stroke))));
     let lines = references.iter().map(|reference| {
@@ -283,7 +304,8 @@ fn keys(panel: &Panel<'_>, references: &[Reference]) -> Vec<(String, String)> {
     let marked = |kind: MarkKind| panel.marks.iter().any(|mark| mark.kind == kind);
     let marks = [MarkKind::Reduction, MarkKind::Timeout].into_iter().filter(|kind| marked(*kind));
     let marks = marks.map(|kind| (kind.name().to_owned(), format!("key {}", mark_class(kind))));
-    strokes.chain(lines).chain(marks).collect()
+    let stall = (!stalls.is_empty()).then(|| ("measurement stalled".to_owned(), "key stalled".to_owned()));
+    strokes.chain(lines).chain(marks).chain(stall).collect()
 }
 
 /// Draws the keys right-aligned on the heading's line, in more lines where they do not fit. Returns the last line's

@@ -12,7 +12,7 @@ use crate::number;
 use crate::plot::{PlotOptions, Reference, plot};
 use crate::report_parts::{
     answers, datagram_table, flow_table, link_table, ping_table, published_table, quality_table,
-    untrusted_boxes, verdict_bars,
+    unreliable_boxes, verdict_bars,
 };
 use crate::style::{PAGE_CSS, plot_css};
 
@@ -37,7 +37,7 @@ pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> Str
     header(&mut page, summary, &title, extra);
     let shown = shown_runs(summary);
     let labels = run_labels(&shown);
-    page.push_str(&untrusted_boxes(&shown, &labels));
+    page.push_str(&unreliable_boxes(&shown, &labels));
     section(&mut page, "The answer", "", &answers(&shown, &labels));
     section(
         &mut page,
@@ -83,9 +83,9 @@ pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> Str
     );
     section(
         &mut page,
-        "Can it be trusted?",
-        "How late the emulated network was with its packets, and how much processor time was left. A lab on a busy \
-         machine measures the machine.",
+        "Is the measurement reliable?",
+        "How late the emulated network was with its packets, when it stalled, and how much processor time was left. A lab \
+         on a busy machine measures the machine.",
         &quality_table(&shown, &labels),
     );
     footer(&mut page, runs);
@@ -100,7 +100,7 @@ pub fn scenario_section(summary: &Summary, runs: &[LoadedRun]) -> String {
     let shown = shown_runs(summary);
     let labels = run_labels(&shown);
     let _ = writeln!(out, "<h2>{title} <span class=\"engine\">{}</span></h2>", escape(&summary.scenario));
-    out.push_str(&untrusted_boxes(&shown, &labels));
+    out.push_str(&unreliable_boxes(&shown, &labels));
     section(&mut out, "Published and measured", "", &published_table(&summary.published));
     if shown.iter().any(|run| run.engine != "model") {
         section(&mut out, "What limited each flow", "", &verdict_bars(&shown, &labels));

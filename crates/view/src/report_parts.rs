@@ -76,52 +76,65 @@ fn answer(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
         );
     }
     if !run.quality.ok {
-        out.push_str("<p><span class=\"chip missed\">not to be trusted, see above</span></p>\n");
+        out.push_str("<p><span class=\"chip missed\">unreliable measurement, see above</span></p>\n");
     }
     out.push_str("</article>\n");
 }
 
-/// A red box per run that is not to be trusted.
-pub(crate) fn untrusted_boxes(runs: &[&RunSummary], labels: &[String]) -> String {
+/// A red box per run whose measurement is unreliable, with the reasons.
+pub(crate) fn unreliable_boxes(runs: &[&RunSummary], labels: &[String]) -> String {
     let mut out = String::new();
     for (run, label) in runs.iter().zip(labels).filter(|(run, _)| !run.quality.ok) {
         let _ = writeln!(
             out,
-            "<div class=\"card bad\">\n<h3>Do not quote the run {}: the measurement was disturbed</h3>{}</div>",
+            "<div class=\"card bad\">\n<h3>Do not quote the run {}: the measurement is unreliable</h3>{}</div>",
             escape(label),
-            notes(run)
+            list(run.quality.reasons())
         );
     }
     out
 }
 
-/// Lateness, idle time, drops outside the emulated network, and remarks, of each run.
+/// Lateness, stalls, idle time, drops outside the emulated network, and warnings, of each run.
 pub(crate) fn quality_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let late = |us: Option<f64>| us.map_or("\u{2013}".to_owned(), number::micros);
     let mut table = Table::new(&["run", "verdict"]);
-    table.head(["late, median", "late, 99 %", "late, most", "least idle CPU", "drops outside"], true);
-    table.head(["remarks"], false);
+    table.head(
+        [
+            "late, median",
+            "late, 99 %",
+            "late, max",
+            "stalls",
+            "stalled, total",
+            "idle CPU, min",
+            "drops outside",
+        ],
+        true,
+    );
+    table.head(["reasons and warnings"], false);
     for (run, label) in runs.iter().zip(labels) {
         let quality = &run.quality;
         table.cell(&escape(label));
         table.cell(if quality.ok {
-            "<span class=\"chip within\">sound</span>"
+            "<span class=\"chip within\">reliable</span>"
         } else {
-            "<span class=\"chip missed\">not to be trusted</span>"
+            "<span class=\"chip missed\">unreliable</span>"
         });
         table.number(&late(quality.emulator_late_p50_us));
         table.number(&late(quality.emulator_late_p99_us));
         table.number(&late(quality.emulator_late_max_us));
+        table.number(&quality.stalls.map_or("\u{2013}".to_owned(), number::count));
+        table.number(&late(quality.stalled_total_us));
         table.number(&quality.cpu_idle_min.map_or("\u{2013}".to_owned(), number::share));
         table.number(&number::count(quality.outside_drops));
-        table.classed("why", &notes(run));
+        table.classed("why", &list(&quality.notes));
         table.end_row();
     }
     table.finish()
 }
 
-fn notes(run: &RunSummary) -> String {
-    let items: String = run.quality.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
+fn list(notes: &[String]) -> String {
+    let items: String = notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
     if items.is_empty() { items } else { format!("<ul>{items}</ul>") }
 }
 
@@ -164,7 +177,8 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
             table.number(&escape(&figure));
         }
         table.cell(&chip(result.verdict));
-        let why = [&result.contradiction, &result.why].into_iter().flatten().map(|text| escape(text));
+        let why =
+            result.faults.iter().chain(&result.contradiction).chain(&result.why).map(|text| escape(text));
         table.classed("why", &why.collect::<Vec<_>>().join("<br>"));
         table.end_row();
     }
@@ -176,7 +190,8 @@ fn chip(verdict: PublishedVerdict) -> String {
         PublishedVerdict::Within => "within",
         PublishedVerdict::Differs | PublishedVerdict::Contradicted => "differs",
         PublishedVerdict::Missed => "missed",
-        PublishedVerdict::Untrusted | PublishedVerdict::NotRun | PublishedVerdict::NoFigure => "none",
+        PublishedVerdict::Unreliable | PublishedVerdict::Untrusted => "differs",
+        PublishedVerdict::NotRun | PublishedVerdict::NoFigure => "none",
     };
     format!("<span class=\"chip {class}\">{}</span>", words::verdict(verdict))
 }
@@ -314,7 +329,7 @@ pub(crate) fn link_table(runs: &[&RunSummary], labels: &[String]) -> String {
     );
     let has_remarks = runs.iter().flat_map(|run| &run.links).any(|link| !link.remarks().is_empty());
     if has_remarks {
-        table.head(["remarks"], false);
+        table.head(["reasons and warnings"], false);
     }
     for (run, label) in runs.iter().zip(labels) {
         for link in &run.links {

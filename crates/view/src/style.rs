@@ -55,7 +55,8 @@ pub(crate) fn plot_css() -> String {
          .lf path.raw{stroke-width:.8;opacity:.28}.lf .dash{stroke-dasharray:7 4;stroke-linecap:butt}\
          .lf .dot{stroke-dasharray:1.5 3.5}.lf path.marks{stroke-width:3.4}\
          .lf line.marks{stroke-width:3.4;stroke-dasharray:.1 7}\
-         .lf .event{stroke-width:1.2;opacity:.7}.lf .timeout{stroke-width:2.4;opacity:1}\n",
+         .lf .event{stroke-width:1.2;opacity:.7}.lf .timeout{stroke-width:2.4;opacity:1}\
+         .lf .stall{fill:#d92d20;opacity:.22}.lf .stalled{stroke:#d92d20;stroke-width:6;opacity:.4}\n",
     );
     for (index, (light, _)) in SERIES.iter().enumerate() {
         css.push_str(&format!(".lf .s{index}{{stroke:{light}}}"));

@@ -46,7 +46,7 @@ fn row(point: &SweepPoint, has_variants: bool, unit: &str) -> Vec<String> {
     row.push(point.runs.len().to_string());
     let mut remarks = Vec::new();
     if !point.quality_ok {
-        remarks.push("NOT TO BE TRUSTED".to_owned());
+        remarks.push("unreliable".to_owned());
     }
     if point.earlier > 0 {
         remarks.push(format!("{} made before", point.earlier));
@@ -334,9 +334,7 @@ mod tests {
         assert_eq!(lines.next(), Some("ENGINE  SEND_BUFFER  bulk.goodput       95 % CONFIDENCE  RUNS"));
         assert_eq!(
             lines.next(),
-            Some(
-                "sim            4KiB      900 Mb/s  810 Mb/s to 990 Mb/s     2  NOT TO BE TRUSTED, 1 made before"
-            )
+            Some("sim            4KiB      900 Mb/s  810 Mb/s to 990 Mb/s     2  unreliable, 1 made before")
         );
         assert!(
             text.contains("knee at send_buffer 3.69 kB, plateau 900 Mb/s, within 5 % of it from 4.10 kB on"),

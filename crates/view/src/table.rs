@@ -147,6 +147,9 @@ pub fn published(results: &[PublishedResult]) -> String {
             reasons
                 .push(format!("{}: the model gives {model} for the kernel of the publication\n", result.id));
         }
+        if !result.faults.is_empty() {
+            reasons.push(format!("{}: unreliable measurement: {}\n", result.id, result.faults.join("; ")));
+        }
         if let Some(contradiction) = &result.contradiction {
             reasons.push(format!("{}: the source contradicts itself: {contradiction}\n", result.id));
         }
@@ -185,7 +188,10 @@ pub fn reproduced(results: &[Reproduced]) -> String {
             ]);
             let contradiction =
                 figure.contradiction.as_ref().map(|text| format!("the source contradicts itself: {text}"));
-            for text in contradiction.iter().chain(&figure.why) {
+            let unreliable = (!figure.faults.is_empty()).then(|| {
+                format!("{scenario}{variant}: unreliable measurement: {}", figure.faults.join("; "))
+            });
+            for text in unreliable.iter().chain(&contradiction).chain(&figure.why) {
                 let remark = format!("{}: {text}\n", result.id);
                 if !remarks.contains(&remark) {
                     remarks.push(remark);
@@ -371,7 +377,7 @@ fn links(run: &RunSummary) -> String {
 
 fn quality(run: &RunSummary) -> String {
     let quality = &run.quality;
-    let mut out = if quality.ok { "quality: ok".to_owned() } else { "quality: NOT TO BE TRUSTED".to_owned() };
+    let mut out = if quality.ok { "quality: ok".to_owned() } else { "quality: unreliable".to_owned() };
     if let Some(late) = quality.emulator_late_p99_us {
         out.push_str(&format!(", 99 % of packets at most {} late", number::micros(late)));
     }
@@ -379,8 +385,11 @@ fn quality(run: &RunSummary) -> String {
         out.push_str(&format!(", CPU idle at least {}", number::share(idle)));
     }
     out.push('\n');
-    for note in &quality.notes {
-        out.push_str(&format!("  * {note}\n"));
+    for reason in quality.reasons() {
+        out.push_str(&format!("  * unreliable: {reason}\n"));
+    }
+    for warning in quality.warnings() {
+        out.push_str(&format!("  * {warning}\n"));
     }
     out
 }
@@ -395,7 +404,7 @@ fn main_flow(run: &RunSummary) -> Option<&FlowSummary> {
 fn remark(partial: bool, run: &RunSummary) -> String {
     match (partial, run.quality.ok) {
         (true, _) => "partial".to_owned(),
-        (false, false) => "not to be trusted".to_owned(),
+        (false, false) => "unreliable".to_owned(),
         (false, true) => String::new(),
     }
 }

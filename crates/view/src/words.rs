@@ -61,7 +61,8 @@ pub fn verdict(verdict: PublishedVerdict) -> &'static str {
         PublishedVerdict::Contradicted => "contradicts itself",
         PublishedVerdict::NoFigure => "no figure given",
         PublishedVerdict::Missed => "missed",
-        PublishedVerdict::Untrusted => "not to be trusted",
+        PublishedVerdict::Unreliable => "unreliable (machine busy)",
+        PublishedVerdict::Untrusted => "unreliable",
         PublishedVerdict::NotRun => "not run",
     }
 }

@@ -94,7 +94,16 @@ fn the_page_knows_what_the_server_sends() {
         ("Cause", schema::Cause::ALL.map(|cause| cause.name()).to_vec()),
         (
             "PublishedVerdict",
-            vec!["within", "differs", "contradicted", "no_figure", "missed", "untrusted", "not_run"],
+            vec![
+                "within",
+                "differs",
+                "contradicted",
+                "no_figure",
+                "missed",
+                "unreliable",
+                "untrusted",
+                "not_run",
+            ],
         ),
     ] {
         let text = source.split(&format!("export type {union} =")).nth(1).unwrap().split(';').next().unwrap();

@@ -217,7 +217,7 @@ fn a_report_answers_and_needs_nothing_else() {
         "scaling_ratio",
         "class=\"chip differs\"",
         "class=\"chip within\">within",
-        "class=\"chip within\">sound",
+        "class=\"chip within\">reliable",
         "The runs side by side",
         "runs/lab8/20261121T031500Z-lab-tuned",
         "read_parquet",
@@ -234,13 +234,20 @@ fn a_report_answers_and_needs_nothing_else() {
 }
 
 #[test]
-fn a_report_warns_of_runs_that_cannot_be_trusted_and_of_partial_ones() {
+fn a_report_warns_of_unreliable_runs_and_of_partial_ones() {
     let (mut summary, mut runs) = summary_and_runs();
-    summary.runs[1].quality.ok = false;
-    summary.runs[1].quality.notes = vec!["late by 54 ms".into()];
+    summary.runs[1].quality.notes = vec!["another lab ran".into()];
+    summary.runs[1].quality.add_fault("late by 54 ms".into());
     runs[0].partial = true;
     let page = report(&summary, &runs, &ReportExtra::default());
-    assert!(page.contains("Do not quote the run tuned") && page.contains("late by 54 ms"));
+    let warning = page.split("Do not quote the run tuned").nth(1).unwrap().split("</div>").next().unwrap();
+    assert!(
+        warning.contains("late by 54 ms") && !warning.contains("another lab"),
+        "reasons alone: {warning}"
+    );
+    // What earlier versions wrote has its reasons among the notes.
+    summary.runs[1].quality.faults.clear();
+    assert!(report(&summary, &runs, &ReportExtra::default()).contains("late by 54 ms</li><li>another lab"));
     assert!(page.contains("partial: the run was cut short") && page.contains("default (partial)"));
 }
 
@@ -270,6 +277,19 @@ fn a_small_plot_to_the_letter() {
     let svg = plot(&[&run], &["rtt"], &options).unwrap();
     let body = svg.split("</style>").nth(1).unwrap();
     insta::assert_snapshot!(body);
+}
+
+#[test]
+fn stalls_are_bands_in_every_panel_over_time() {
+    let mut run = synthetic::run("tuned", 20, 80e6);
+    let stall = |time_us, value| Event { time_us, subject: "emulator".into(), kind: EventKind::Stall, value };
+    run.events = vec![stall(5_000_000, 64_650), stall(5_000_100, 64_650), stall(9_000_000, 400)];
+    let svg = plot(&[&run], &["goodput", "rtt"], &PlotOptions::default()).unwrap();
+    assert_well_formed(&svg);
+    assert_eq!(svg.matches("class=\"stall\"").count(), 2, "one in each panel, the short one in none");
+    assert!(texts(&svg).contains("measurement stalled"));
+    let against = view::plot_against(&[&run], &["goodput"], "rtt", &PlotOptions::default()).unwrap();
+    assert!(!against.contains("class=\"stall\"") && !texts(&against).contains("stalled"));
 }
 
 #[test]

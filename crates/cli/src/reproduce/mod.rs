@@ -22,6 +22,7 @@ use crate::{
     job::{Asked, Keep, Made, Means, now},
     output,
     progress::Board,
+    repeat::RepeatTime,
     run::{check_directory, command_line, lab_setup},
 };
 use catalogue::CATALOGUE;
@@ -82,7 +83,13 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
     let stop = interrupt::flag()?;
     let setup = if plan.needs_lab() { Some(lab_setup(None)?) } else { None };
     let board = Board::new(plan.jobs.len());
-    let means = Means { lab: setup.as_ref(), keep: Keep::Record(runs_dir), board: &board, stop: &stop };
+    let means = Means {
+        lab: setup.as_ref(),
+        keep: Keep::Record(runs_dir),
+        board: &board,
+        stop: &stop,
+        repeat_time: RepeatTime::default(),
+    };
     let mut made = batch::make_all(&plan.jobs, &means, args.jobs)?;
     drop(board);
     let failed = made.iter_mut().find_map(|one| one.failed.take());

@@ -9,6 +9,7 @@ use crate::{
     job::{Asked, Keep, Means},
     jobs::{Wanted, jobs},
     progress::Board,
+    repeat::RepeatTime,
     sweep_points::{self, PointRun},
 };
 
@@ -103,7 +104,8 @@ fn charts(
     let wanted = Wanted { engines: &[Engine::Sim], sets: &sets, over: &over, ..Wanted::default() };
     let jobs = jobs(asked, &wanted)?;
     let board = Board::new(jobs.len());
-    let means = Means { lab: None, keep: Keep::Nothing, board: &board, stop };
+    let means =
+        Means { lab: None, keep: Keep::Nothing, board: &board, stop, repeat_time: RepeatTime::default() };
     let mut made = batch::make_all(&jobs, &means, workers)?;
     if let Some(error) = made.iter_mut().find_map(|one| one.failed.take()) {
         return Err(error);

@@ -172,8 +172,7 @@ impl Recording {
             run.quality.notes.push(format!("looked at by sock_diag: {why}"));
         }
         if watcher.lost_events() > 0 {
-            run.quality.ok = false;
-            run.quality.notes.push(format!("{} events came too fast and are missing", watcher.lost_events()));
+            run.quality.add_fault(format!("{} events came too fast and are missing", watcher.lost_events()));
         }
         let mut rows = Vec::new();
         // What carried nothing meanwhile would only be in the way.

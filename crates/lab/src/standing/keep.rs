@@ -138,6 +138,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
             let (rows, _) = channel();
             driver.run(shared, &rows)
         });
+        shared.running.wait_until_set(|| driving.is_finished());
         ready(&socket);
         keeper.serve(&listener, || options.stop.load(Ordering::Relaxed) || driving.is_finished());
         // First the programs, then the network under them.

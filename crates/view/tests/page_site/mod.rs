@@ -94,6 +94,7 @@ fn summary() -> Summary {
         lab: None,
         model_published_kernel: None,
         verdict: PublishedVerdict::Within,
+        faults: Vec::new(),
         contradiction: None,
         why: None,
     }];

@@ -200,9 +200,9 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
             emulator_late_p99_us: Some(41.0),
             emulator_late_max_us: Some(320.0),
             cpu_idle_min: Some(0.21),
-            outside_drops: 0,
-            notes: vec![],
+            ..Quality::default()
         },
+        discarded: Vec::new(),
     };
     Summary {
         schema: SUMMARY_SCHEMA.into(),
@@ -230,6 +230,7 @@ fn published() -> Vec<PublishedResult> {
                 lab: Some(lab),
                 model_published_kernel: why.map(|_| 3.35e9),
                 verdict,
+                faults: Vec::new(),
                 contradiction: None,
                 why: why.map(str::to_owned),
             }

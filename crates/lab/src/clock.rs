@@ -124,17 +124,22 @@ mod tests {
     use super::*;
     use crate::stalls::Stall;
 
+    /// A clock at 0 to which 2 ms are a stall.
+    fn clock(time: &RunTime) -> Clock {
+        Clock {
+            time: time.clone(),
+            last: Time(0),
+            patience: 2_000_000,
+            stopped: 0,
+            stalls: Stalls::default(),
+        }
+    }
+
     #[test]
     fn what_was_not_planned_does_not_count() {
         let ms = |ms: u64| Time(ms * 1_000_000);
         let time = RunTime { start: Arc::default(), stalled: Arc::default() };
-        let mut clock = Clock {
-            time: time.clone(),
-            last: ms(0),
-            patience: ms(2).0,
-            stopped: 0,
-            stalls: Stalls::default(),
-        };
+        let mut clock = clock(&time);
         assert_eq!(clock.read(ms(20), ms(20).0), ms(20));
         assert_eq!(clock.stalls.total, 0, "as planned");
         assert_eq!(clock.read(ms(290), ms(20).0), ms(40));
@@ -153,13 +158,7 @@ mod tests {
     fn a_thread_that_starts_late_did_not_stall() {
         let ms = |ms: u64| Time(ms * 1_000_000);
         let time = RunTime { start: Arc::default(), stalled: Arc::default() };
-        let mut clock = Clock {
-            time: time.clone(),
-            last: ms(0),
-            patience: ms(2).0,
-            stopped: 0,
-            stalls: Stalls::default(),
-        };
+        let mut clock = clock(&time);
         clock.start_at(ms(80));
         assert_eq!((clock.read(ms(81), 0), clock.stalls.count), (ms(1), 0));
         assert_eq!((time.start(), time.at(ms(90))), (ms(80), ms(10)), "others' time begins with it");

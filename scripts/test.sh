@@ -6,6 +6,8 @@ set -u
 log=$(mktemp)
 export LONGFAT_SKIPPED
 LONGFAT_SKIPPED=$(mktemp)
+# Most labs wait more than they compute, so more tests than processors run at a time (crates/cli/tests/common/turn.rs).
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-8}
 trap 'rm -f "$log" "$LONGFAT_SKIPPED"' EXIT
 cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use common::{
     Place, SMALL,
     lab::{Lab, have},
-    one_lab_at_a_time,
+    turn::a_lab_among_others,
 };
 
 /// h1 - s1 - s2 - h2.
@@ -23,7 +23,7 @@ fn the_delay_and_the_rate_are_what_the_sheet_says() {
     if !have(&["iperf3"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
     assert!(lab.rtt_ms("h1", "h2") < 5.0, "nothing delays yet");
@@ -78,7 +78,7 @@ fn the_delay_and_the_rate_are_what_the_sheet_says() {
 
 #[test]
 fn jumbo_frames_pass_only_after_every_port_takes_them() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
     let jumbo =
@@ -109,7 +109,7 @@ fn tc_is_understood_however_it_is_called() {
     if !have(&["tc"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
     let callable: Vec<&str> = ["tc", "/sbin/tc", "/usr/sbin/tc", "sudo tc"]
@@ -139,7 +139,7 @@ fn what_is_not_understood_is_refused_by_name() {
     if !have(&["tc"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
     for (line, named) in [

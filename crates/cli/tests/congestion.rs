@@ -6,7 +6,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{Place, SMALL, binary, eventually, is_root, one_lab_at_a_time, shipped};
+use common::{
+    Place, SMALL, binary, eventually, is_root, shipped,
+    turn::{a_lab_among_others, the_only_lab},
+};
 use serde_json::Value;
 
 /// Keeps `share` / 1024 of its window after a loss; otherwise Reno, by the kernel's functions.
@@ -55,7 +58,7 @@ fn two_flows_have_parameters_of_their_own() {
     if !can_load() {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let second = "[[flows]]\nname = \"second\"\nfrom = \"h1\"\nto = \"h2\"\ncc = { name = \"griddt\", backoff = 0.75 }\n";
     let third = second.replace("second", "third");
     let place = Place::new(&(small("{ name = \"griddt\", a = 4 }") + second + &third));
@@ -78,7 +81,7 @@ fn a_bare_name_is_the_kernels_where_it_has_one_and_ours_elsewhere() {
     if !can_load() {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     for (cc, from) in [("\"reno\"", "kernel"), ("{ name = \"reno\" }", "longfat"), ("\"griddt\"", "longfat")]
     {
         let place = Place::new(&small(cc));
@@ -94,7 +97,7 @@ fn a_files_record_runs_again_without_the_file() {
     if !can_load() {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&small("{ file = \"f.bpf.c\", set = { share = 819 } }"));
     std::fs::write(place.path("f.bpf.c"), FILE).unwrap();
     let json = place.run(&["run", "s.toml", "--json"]).json();
@@ -132,7 +135,7 @@ fn mistakes_show_their_line_before_anything_runs() {
 
 #[test]
 fn a_name_that_nobody_has_is_told_with_what_there_is() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&small("\"cubci\""));
     let ran = place.run(&["run", "s.toml"]);
     assert_eq!(ran.code, 4, "{ran:?}");
@@ -146,7 +149,7 @@ fn what_was_loaded_before_is_not_called_the_kernels() {
     if !can_load() {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let name = format!("w{}", std::process::id());
     let place = Place::new(&small(&format!("\"{name}\"")));
     assert_eq!(place.run(&["cc", "load", "griddt", "a=7", "--as", &name]).code, 0);
@@ -176,7 +179,7 @@ fn however_a_run_ends_its_registration_is_gone() {
     if !can_load() {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     // A stem of this process: other tests load congestion controls as well.
     let stem = format!("k{}", std::process::id());
     let place = Place::new(&small(&format!("{{ file = \"{stem}.bpf.c\" }}")));
@@ -200,32 +203,38 @@ fn however_a_run_ends_its_registration_is_gone() {
 }
 
 /// The kernel's own and ours of the same name, with wide bounds.
-#[test]
-fn a_file_does_what_the_kernels_own_does() {
+fn does_what_the_kernels_own_does(name: &str) {
     if !can_load() {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&shipped("cc-differential.toml"));
-    for name in ["reno", "cubic", "bbr"] {
-        // Two of five tries must be reliable and different: a disturbance that a run did not notice does not repeat itself.
-        let mut different = Vec::new();
-        let mut is_alike = false;
-        for _ in 0..5 {
-            match compare_with_the_kernels_own(&place, name) {
-                (_, None) => is_alike = true,
-                (true, Some(what)) => different.push(what),
-                (false, Some(_)) => {}
-            }
-            if is_alike || different.len() == 2 {
-                break;
-            }
+    // Two of five tries must be reliable and different: a disturbance that a run did not notice does not repeat itself.
+    let mut different = Vec::new();
+    for _ in 0..5 {
+        match compare_with_the_kernels_own(&place, name) {
+            (_, None) => return,
+            (true, Some(what)) => different.push(what),
+            (false, Some(_)) => {}
         }
-        assert!(is_alike || different.len() < 2, "{different:?}");
-        if !is_alike {
-            testing::skip(testing::Missing::QuietMachine, format_args!("{name}: the runs were disturbed"));
-        }
+        assert!(different.len() < 2, "{different:?}");
     }
+    testing::skip(testing::Missing::QuietMachine, format_args!("{name}: the runs were disturbed"));
+}
+
+#[test]
+fn our_reno_does_what_the_kernels_does() {
+    does_what_the_kernels_own_does("reno");
+}
+
+#[test]
+fn our_cubic_does_what_the_kernels_does() {
+    does_what_the_kernels_own_does("cubic");
+}
+
+#[test]
+fn our_bbr_does_what_the_kernels_does() {
+    does_what_the_kernels_own_does("bbr");
 }
 
 /// Whether both runs were reliable, and what is different between kernel and file.
@@ -258,7 +267,7 @@ fn what_only_the_kernel_can_do_runs_in_the_lab() {
     if !can_load() {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&small("{ file = \"f.bpf.c\" }"));
     std::fs::write(place.path("f.bpf.c"), FILE.to_owned() + RING).unwrap();
     let ran = place.run(&["run", "s.toml", "--json"]);

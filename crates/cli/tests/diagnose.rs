@@ -6,7 +6,7 @@ use std::{path::Path, process::Child};
 use common::{
     Place, eventually, is_root,
     lab::{Lab, have},
-    one_lab_at_a_time,
+    turn::{a_lab_among_others, the_only_lab},
 };
 use serde_json::Value;
 
@@ -66,38 +66,52 @@ fn first(name: &str, before_serve: &[&str]) -> (String, Value, String) {
     (limits[0]["kind"].as_str().unwrap_or_default().into(), limits[0]["host"].clone(), told)
 }
 
+/// Fails unless a limit of this kind comes first; returns its host.
+fn is_named_first(name: &str, expected: &str) -> Value {
+    let _turn = a_lab_among_others();
+    let (kind, host, told) = first(name, &[]);
+    assert_eq!(kind, expected, "{told}");
+    host
+}
+
 #[test]
 fn the_healthy_path_is_said_to_be_one() {
-    let _turn = one_lab_at_a_time();
-    let (kind, _, told) = first("healthy", &[]);
-    assert_eq!(kind, "path_rate", "{told}");
+    is_named_first("healthy", "path_rate");
 }
 
 #[test]
-fn faults_of_hosts_are_named_first() {
-    let _turn = one_lab_at_a_time();
-    for (name, expected, host) in [
-        ("small-rmem", "receive_buffer", "h2"),
-        ("small-wmem", "send_buffer", "this host"),
-        ("window-scaling-off", "window_scaling", "h2"),
-    ] {
-        let (kind, where_, told) = first(name, &[]);
-        assert_eq!((kind.as_str(), where_), (expected, host.into()), "{told}");
-    }
+fn a_small_receive_buffer_is_named_first() {
+    assert_eq!(is_named_first("small-rmem", "receive_buffer"), "h2");
 }
 
 #[test]
-fn faults_of_the_path_are_named_first() {
-    let _turn = one_lab_at_a_time();
-    for (name, expected) in [
-        ("lossy-link", "loss"),
-        ("small-switch-buffer", "short_queue"),
-        ("half-speed-hop", "slow_hop"),
-        ("mtu-black-hole", "mtu_black_hole"),
-    ] {
-        let (kind, _, told) = first(name, &[]);
-        assert_eq!(kind, expected, "{told}");
-    }
+fn a_small_send_buffer_is_named_first() {
+    assert_eq!(is_named_first("small-wmem", "send_buffer"), "this host");
+}
+
+#[test]
+fn a_window_without_scaling_is_named_first() {
+    assert_eq!(is_named_first("window-scaling-off", "window_scaling"), "h2");
+}
+
+#[test]
+fn a_lossy_link_is_named_first() {
+    is_named_first("lossy-link", "loss");
+}
+
+#[test]
+fn a_short_queue_is_named_first() {
+    is_named_first("small-switch-buffer", "short_queue");
+}
+
+#[test]
+fn a_slow_hop_is_named_first() {
+    is_named_first("half-speed-hop", "slow_hop");
+}
+
+#[test]
+fn an_mtu_black_hole_is_named_first() {
+    is_named_first("mtu-black-hole", "mtu_black_hole");
 }
 
 /// The reader shares a processor with a program that never rests, and has a fiftieth of its weight.
@@ -106,7 +120,7 @@ fn a_receiver_without_time_is_named_first() {
     if !have(&["taskset", "nice"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let cpu = if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) { "1" } else { "0" };
     let restless = ["-c", cpu, "sh", "-c", "while :; do :; done"];
     let _restless = Running(std::process::Command::new("taskset").args(restless).spawn().unwrap());
@@ -129,7 +143,7 @@ fn tuning_is_shown_before_and_after_and_can_be_taken_back() {
         testing::skip(testing::Missing::Privilege, "settings are root's to change");
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/small-wmem.toml");
     let place = Place::new("");
     let lab = Lab::of(&place, &file, &[]);

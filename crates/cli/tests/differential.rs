@@ -8,7 +8,7 @@ use crate::common;
 use std::{collections::BTreeSet, error::Error, fmt::Write, fs, path::Path, process::Command};
 
 use cc::{Source, Values, native::Library};
-use common::{Place, Ran, is_root, one_lab_at_a_time};
+use common::{Place, Ran, is_root, turn::a_lab_among_others};
 use scenario::{Flow, ScenarioFile};
 use schema::{Event, FlowSample, LinkSample, TraceKind, TraceRow};
 use sim::{Controllers, Machine, Observer, Side};
@@ -29,7 +29,7 @@ fn the_same_segments_are_sent_again() {
         testing::skip(testing::Missing::Privilege, "no right to run a lab");
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let patterns = std::env::var("LONGFAT_PATTERNS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
     let (mut same, mut judged, mut told) = (0, 0, String::new());
     for pattern in 0..patterns {

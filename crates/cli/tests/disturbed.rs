@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::common;
-use common::{Place, Ran, lab::signal, one_lab_at_a_time};
+use common::{Place, Ran, lab::signal, turn::the_only_lab};
 use serde_json::Value;
 
 /// A ping over 20 ms: its largest round trip and its median.
@@ -59,7 +59,7 @@ fn run_stalled(place: &Place, args: &[&str]) -> Ran {
 
 #[test]
 fn a_run_on_a_machine_that_stalls_is_repeated_and_unreliable_but_no_failure() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(PING);
     let ran = run_stalled(&place, &["run", "s.toml", "--json"]);
     if ran.code == 4 {
@@ -101,7 +101,7 @@ fn a_run_on_a_machine_that_stalls_is_repeated_and_unreliable_but_no_failure() {
 
 #[test]
 fn a_quiet_run_is_made_once_and_reliable() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(PING);
     for _ in 0..3 {
         let ran = place.run(&["run", "s.toml", "--json"]);
@@ -123,7 +123,7 @@ fn a_quiet_run_is_made_once_and_reliable() {
 
 #[test]
 fn an_unreliable_run_has_one_line_with_its_reasons() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(PING);
     let ran = run_stalled(&place, &["run", "s.toml"]);
     if ran.code == 4 {

@@ -3,7 +3,7 @@
 use crate::common;
 use std::process::Command;
 
-use common::{Place, Ran, binary, is_root, one_lab_at_a_time};
+use common::{Place, Ran, binary, is_root, turn::a_lab_among_others};
 
 const GUIDE: &str = include_str!("../../../docs/write-your-own-cc.md");
 
@@ -45,7 +45,7 @@ fn every_command_of_the_guide_does_what_it_says() {
         testing::skip(testing::Missing::Feature, "congestion controls cannot be loaded here");
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = with_files();
     let all = commands();
     assert!(all.len() >= 9 && all.iter().all(|c| c.starts_with("longfat ")), "{all:?}");

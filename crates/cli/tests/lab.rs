@@ -9,11 +9,14 @@ use std::{
     time::Duration,
 };
 
-use common::{Place, Ran, SMALL, eventually, is_root, network_namespaces, one_lab_at_a_time, shipped};
+use common::{
+    Place, Ran, SMALL, eventually, is_root, network_namespaces, shipped,
+    turn::{a_lab_among_others, the_only_lab},
+};
 
 #[test]
 fn each_limit_is_found() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(&shipped("verdicts.toml"));
     let reliable = (0..3).find_map(|_| {
         let json = place.run(&["run", "s.toml", "--set", "duration=5s", "--json"]).json();
@@ -48,7 +51,7 @@ fn each_limit_is_found() {
 
 #[test]
 fn the_remedy_works() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&shipped("verdicts.toml"));
     let args = ["run", "s.toml", "--variant", "only-rmem-small", "--set", "duration=3s", "--json"];
     let before = place.run(&args).json();
@@ -65,7 +68,7 @@ fn the_remedy_works() {
 
 #[test]
 fn the_first_ping_carries_arp() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&shipped("lab8-ping.toml"));
     let ran = place.run(&["run", "s.toml", "--json"]);
     let json = ran.parsed();
@@ -79,7 +82,7 @@ fn the_first_ping_carries_arp() {
 
 #[test]
 fn the_summary_is_what_the_design_says() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let ran = place.run(&["run", "s.toml", "--engine", "lab", "--json"]);
     let json = ran.json();
@@ -113,7 +116,7 @@ fn the_summary_is_what_the_design_says() {
 
 #[test]
 fn every_way_to_connect_hosts_works() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     for ports in ["tap", "packet"] {
         let json = place.run(&["run", "s.toml", "--ports", ports, "--json"]).json();
@@ -124,7 +127,7 @@ fn every_way_to_connect_hosts_works() {
 
 #[test]
 fn ipv6_sized_and_late_flows() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let scenario = SMALL
         .replace("10.0.0.1/24", "fd00::1/64")
         .replace("10.0.0.2/24", "fd00::2/64")
@@ -140,7 +143,7 @@ fn ipv6_sized_and_late_flows() {
 
 #[test]
 fn without_root() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     if !is_root() {
         testing::skip(testing::Missing::Feature, "all other tests already run without root");
         return;
@@ -170,7 +173,7 @@ fn without_root() {
 
 #[test]
 fn a_flow_that_fails_is_a_failure() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"100%\""));
     let ran = place.run(&["run", "s.toml", "--set", "duration=10s"]);
     assert_eq!(ran.code, 1, "{ran:?}");
@@ -180,7 +183,7 @@ fn a_flow_that_fails_is_a_failure() {
 
 #[test]
 fn lost_pings_are_counted() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let scenario = SMALL
         .replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"40%\"")
         .replace("cc = \"cubic\"", "kind = \"ping\"\ninterval = \"20ms\"");
@@ -195,7 +198,7 @@ fn lost_pings_are_counted() {
 
 #[test]
 fn nobody_on_standard_error_stops_nothing() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let mut child = place
         .longfat(&["run", "s.toml", "--set", "duration=6s", "--json"])
@@ -226,7 +229,7 @@ fn journal_says_alive(place: &Place, pid: u32) -> bool {
 
 #[test]
 fn a_killed_run_leaves_nothing() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(SMALL);
     let before = network_namespaces();
     let mut child = long_run(&place);
@@ -255,7 +258,7 @@ fn a_killed_run_leaves_nothing() {
 
 #[test]
 fn two_runs_do_not_disturb_each_other() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let (a, b) = (Place::new(SMALL), Place::new(SMALL));
     let mut first = long_run(&a);
     assert!(eventually(|| journal_says_alive(&a, first.id())), "the first never began");
@@ -277,7 +280,7 @@ fn two_runs_do_not_disturb_each_other() {
 
 #[test]
 fn an_interrupt_ends_in_order_and_keeps_what_was_measured() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(SMALL);
     let before = network_namespaces();
     let mut child = long_run(&place);
@@ -295,7 +298,7 @@ fn an_interrupt_ends_in_order_and_keeps_what_was_measured() {
 
 #[test]
 fn a_full_disk_is_said_and_leaves_nothing() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     if !is_root() {
         testing::skip(testing::Missing::Privilege, "mounting a small file system needs root");
         return;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use common::{
     Place, SMALL,
     lab::{Lab, have},
-    one_lab_at_a_time,
+    turn::a_lab_among_others,
 };
 
 /// The topologies, their hosts, and whether links lose packets.
@@ -71,7 +71,7 @@ fn every_pair_of_hosts_of_every_topology_talks() {
     if !have(&["ping", "iperf3"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     for (name, hosts, wire) in TOPOLOGIES {
         every_pair_talks(name, hosts, wire);
     }
@@ -88,7 +88,7 @@ fn this_list_has_every_topology() {
 
 #[test]
 fn imported_scenarios_come_up() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     for (name, hosts, wire) in TOPOLOGIES {
         let place = Place::new(SMALL);
         let path = file(name);
@@ -108,7 +108,7 @@ fn imported_scenarios_come_up() {
 
 #[test]
 fn start_and_stop_commands_run_where_asked_for() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let mark = place.path("stopped");
     let stop = format!("\"stopCommand\": \"ip -o addr > {}\"", mark.display());

@@ -11,7 +11,8 @@ use std::{
 use common::{
     Place, Ran, SMALL, eventually, is_root,
     lab::{Lab, is_alive, lab_name, signal},
-    network_namespaces, one_lab_at_a_time,
+    network_namespaces,
+    turn::{a_lab_among_others, the_only_lab},
 };
 
 /// A program on a host that goes on until somebody ends it.
@@ -42,7 +43,7 @@ impl Sleep {
 
 #[test]
 fn one_name_is_one_lab() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let name = lab_name();
     let up = || {
@@ -67,7 +68,7 @@ fn one_name_is_one_lab() {
 
 #[test]
 fn a_shell_outlives_its_lab_and_says_so() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let keeper = lab.keeper();
@@ -96,7 +97,7 @@ fn a_shell_outlives_its_lab_and_says_so() {
 
 #[test]
 fn a_program_that_ignores_signals_ends_with_its_lab() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let sleep = Sleep::of(&lab);
@@ -110,7 +111,7 @@ fn a_program_that_ignores_signals_ends_with_its_lab() {
 
 #[test]
 fn signals_to_exec_reach_what_it_runs() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let sleep = Sleep::of(&lab);
@@ -134,7 +135,7 @@ fn signals_to_exec_reach_what_it_runs() {
 
 #[test]
 fn a_lab_that_is_signalled_goes_down_in_order() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(SMALL);
     let before = network_namespaces();
     for name in ["-TERM", "-INT", "-HUP"] {
@@ -156,7 +157,7 @@ fn a_lab_that_is_signalled_goes_down_in_order() {
 
 #[test]
 fn a_lab_that_cannot_come_up_leaves_nothing() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(SMALL);
     let before = network_namespaces();
     for (set, named) in [
@@ -176,7 +177,7 @@ fn a_lab_that_cannot_come_up_leaves_nothing() {
 
 #[test]
 fn nobody_on_standard_output_stops_no_lab() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let name = lab_name();
     let mut child = place
@@ -195,7 +196,7 @@ fn nobody_on_standard_output_stops_no_lab() {
 
 #[test]
 fn up_does_not_hold_a_pipe_open() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let name = lab_name();
     let began = Instant::now();
@@ -218,7 +219,7 @@ fn two_users_may_use_one_name() {
         testing::skip(testing::Missing::Privilege, "only root can become another user");
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let open = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
@@ -262,7 +263,7 @@ fn a_capture_on_a_full_disk_is_said_and_the_lab_goes_on() {
         testing::skip(testing::Missing::Privilege, "mounting a small file system needs root");
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let disk = place.path("disk");
     std::fs::create_dir(&disk).unwrap();

@@ -9,7 +9,8 @@ use std::{
 use common::{
     Place, Ran, SMALL, eventually,
     lab::{Lab, have, is_alive, signal},
-    one_lab_at_a_time, shipped,
+    shipped,
+    turn::{a_lab_among_others, the_only_lab},
 };
 
 /// What tshark says of a file; the file must be whole and nothing in it malformed.
@@ -59,7 +60,7 @@ fn a_runs_captures_are_in_its_record_and_right() {
     if !have(&["tshark"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let scenario = SMALL.replace("duration = \"1s\"", "duration = \"2s\"\ncapture = [\"h1\", \"h1-s1\"]");
     let place = Place::new(&scenario);
     let ran = place.run(&["run", "s.toml", "--set", SCALE_9, "--engine", "lab", "--json"]);
@@ -114,7 +115,7 @@ fn a_runs_captures_are_in_its_record_and_right() {
 /// What a capture tells of a connection is what the sender's kernel knew, wherever it was captured.
 #[test]
 fn an_imported_capture_agrees_with_the_kernel() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let scenario = SMALL
         .replace("duration = \"1s\"", "duration = \"3s\"\ncapture = [\"h1\", \"h2\"]")
         .replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"0.2%\"");
@@ -160,7 +161,7 @@ fn an_imported_capture_agrees_with_the_kernel() {
 /// and without time stamps and SACK, captured at the sender and at the receiver.
 #[test]
 fn an_imported_captures_round_trips_are_the_kernels() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let scenario = SMALL
         .replace("\"10.0.0.1/24\"", "[\"10.0.0.1/24\", \"fd00::1/64\"]")
         .replace("\"10.0.0.2/24\"", "[\"10.0.0.2/24\", \"fd00::2/64\"]")
@@ -241,7 +242,7 @@ fn a_reader_that_stops_shows_as_a_zero_window() {
     if !have(&["tshark"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&shipped("zero-window.toml"));
     // Autotuning must not make the buffer so large that it holds all that comes while nobody reads.
     let buffer = "hosts.h2.sysctl.net.ipv4.tcp_rmem=4096 131072 524288";
@@ -271,7 +272,7 @@ fn captures_of_a_standing_lab_start_and_stop() {
     if !have(&["tshark"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &[]);
     assert_eq!(lab.shell(&["pcap h1 a.pcapng"]).code, 0);
@@ -298,7 +299,7 @@ fn a_killed_lab_leaves_a_capture_that_opens() {
     if !have(&["tshark"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(SMALL);
     for (end, name) in [("-KILL", "killed.pcapng"), ("-TERM", "ended.pcapng")] {
         let lab = Lab::up(&place, &[]);

@@ -7,7 +7,7 @@ use common::{
     Place,
     iperf3::{Running, free_port, wait_for_listener},
     lab::Lab,
-    one_lab_at_a_time,
+    turn::the_only_lab,
 };
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ fn probe(lab: &Lab<'_>, host: &str, args: &[&str]) -> Value {
 
 #[test]
 fn the_queue_of_a_lab_is_measured_and_drawn() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(NARROW);
     let lab = Lab::up(&place, &[]);
     let _server = serve(&lab, "h2", &[]);
@@ -68,7 +68,7 @@ fn the_queue_of_a_lab_is_measured_and_drawn() {
 
 #[test]
 fn hops_mtu_and_delay_of_a_chain_of_routers() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new("");
     let chain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/gallery/chain.toml");
     let lab = Lab::of(&place, &chain, &[]);
@@ -114,7 +114,7 @@ fn measured(measure: impl Fn() -> Value, wrong: impl Fn(&Value) -> Option<String
 /// Links of 200 and 100 Mb/s, the second with an MTU of 1400.
 #[test]
 fn packets_are_of_the_path_mtu_and_intervals_hold_the_truth() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new("");
     let chain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/gallery/chain.toml");
     let lab = Lab::of(&place, &chain, &[]);

@@ -4,7 +4,8 @@ use crate::common;
 use common::{
     Place, Ran, SMALL,
     lab::{Lab, have},
-    one_lab_at_a_time, shipped,
+    shipped,
+    turn::a_lab_among_others,
 };
 
 /// The MTU of the link between r2 and r3.
@@ -37,7 +38,7 @@ fn traced(ran: &Ran) -> Vec<String> {
 
 #[test]
 fn both_families_cross_three_routers_in_time() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = chain();
     let lab = Lab::up(&place, &[]);
     for far in ["10.0.2.2", "fd00:2::2"] {
@@ -54,7 +55,7 @@ fn traceroute_and_mtr_name_the_routers_in_order() {
     if !have(&["traceroute", "mtr"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = chain();
     let lab = Lab::up(&place, &[]);
     let trace = |options: &[&str]| lab.exec("near", &[&["traceroute", "-n", "-q", "1"], options].concat());
@@ -88,7 +89,7 @@ fn the_path_mtu_is_found() {
     if !have(&["iperf3"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = chain();
     let lab = Lab::up(&place, &[]);
     let probe = lab.sh("near", "ping -M do -s 1472 -c 2 -i 0.3 -W 1 10.0.2.2 2>&1");
@@ -113,7 +114,7 @@ fn the_path_mtu_is_found() {
 
 #[test]
 fn what_does_not_arrive_is_answered() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = chain();
     let lab = Lab::up(&place, &[]);
     for (to, router) in
@@ -164,7 +165,7 @@ fn a_static_route_beats_the_shorter_way() {
     if !have(&["traceroute"]) {
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     // r3's address on its link to r1 is 100.64.0.10; the addresses are filled in, link after link.
     let route = "[routers.r1]\nroutes = [{ to = \"10.0.2.0/24\", via = \"100.64.0.10\" }]\n";
     for (text, hops, rtt) in [
@@ -184,7 +185,7 @@ fn a_static_route_beats_the_shorter_way() {
 
 #[test]
 fn a_loop_of_switches_carries_no_storm() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let mut text =
         String::from("title = \"loop\"\nduration = \"1s\"\n[switches]\nnames = [\"s1\", \"s2\", \"s3\"]\n");
     for i in 1..=3 {
@@ -211,7 +212,7 @@ fn a_loop_of_switches_carries_no_storm() {
 
 #[test]
 fn switches_in_a_row_are_one_network() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &[]);
     if have(&["traceroute"]) {

@@ -1,7 +1,7 @@
 //! What the scenarios that come with the program are there to show, in the lab.
 
 use crate::common;
-use common::{Place, one_lab_at_a_time, shipped};
+use common::{Place, shipped, turn::a_lab_among_others};
 use serde_json::Value;
 
 fn every_scenario() -> Vec<std::path::PathBuf> {
@@ -44,7 +44,7 @@ fn least_rate(record: &std::path::Path, from_s: f64, to_s: f64, span_s: f64) -> 
 /// L8-hol: over two round trips (80 ms) half of the rate with a window of one bandwidth-delay product, all of it with two.
 #[test]
 fn one_lost_segment_stalls_a_window_of_one_bdp_and_not_of_two() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&shipped("l8-hol.toml"));
     let json = place.run(&["run", "s.toml", "--engine", "sim,lab", "--set", "duration=6s", "--json"]).json();
     let least = |engine: &str, variant: &str| {
@@ -70,7 +70,7 @@ fn one_lost_segment_stalls_a_window_of_one_bdp_and_not_of_two() {
 /// The law at the measured round-trip time, within 0.7 and 1.3.
 #[test]
 fn reno_follows_the_loss_throughput_law() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&shipped("loss-law.toml"));
     let json = place.run(&["run", "s.toml", "--set", "duration=30s", "--json"]).json();
     let flow = &json["runs"][0]["flows"][0];
@@ -83,7 +83,7 @@ fn reno_follows_the_loss_throughput_law() {
 
 #[test]
 fn a_loss_is_marked_where_it_happened() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&shipped("l8-hol.toml"));
     let json =
         place.run(&["run", "s.toml", "--variant", "window-2-bdp", "--set", "duration=6s", "--json"]).json();
@@ -94,7 +94,7 @@ fn a_loss_is_marked_where_it_happened() {
 /// A modem's queue of a second, and FQ-CoDel in its place.
 #[test]
 fn fq_codel_keeps_the_ping_short() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(&shipped("gallery/dsl.toml"));
     let json = place.run(&["run", "s.toml", "--set", "duration=8s", "--json"]).json();
     let worst = |run: usize| {

@@ -6,12 +6,12 @@ use std::process::Command;
 use common::{
     Place, SMALL, eventually, is_root,
     lab::{Lab, is_alive},
-    one_lab_at_a_time,
+    turn::{a_lab_among_others, the_only_lab},
 };
 
 #[test]
 fn programs_run_on_hosts_that_know_each_other() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let ping = lab.exec("h1", &["ping", "-c", "2", "h2"]);
@@ -34,7 +34,7 @@ fn programs_run_on_hosts_that_know_each_other() {
 
 #[test]
 fn links_change_while_the_lab_runs() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &[]);
     assert!((10.0..13.0).contains(&lab.rtt_ms("h1", "h2")));
@@ -63,7 +63,7 @@ fn links_change_while_the_lab_runs() {
 
 #[test]
 fn mtus_are_set_as_in_class() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &["--set", "hosts.*.mtu=9000"]);
     let jumbo =
@@ -77,7 +77,7 @@ fn mtus_are_set_as_in_class() {
 
 #[test]
 fn packets_are_captured_while_the_lab_runs() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &[]);
     assert_eq!(lab.shell(&["pcap h1 h1.pcapng", "pcap s1-h2 forward link.pcapng"]).code, 0);
@@ -95,7 +95,7 @@ fn packets_are_captured_while_the_lab_runs() {
 
 #[test]
 fn a_killed_lab_takes_its_programs_along() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let keeper = lab.keeper();
@@ -112,7 +112,7 @@ fn a_killed_lab_takes_its_programs_along() {
 
 #[test]
 fn labs_stand_beside_each_other() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let (a, b) = (Lab::up(&place, &[]), Lab::up(&place, &[]));
     assert_eq!(a.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
@@ -129,7 +129,7 @@ fn an_ordinary_user_keeps_labs_as_well() {
         );
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let open = |mode: &str, path: &std::path::Path| {
         assert!(Command::new("chmod").args([mode]).arg(path).status().unwrap().success());

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Place, Ran, SMALL, eventually, one_lab_at_a_time};
+use common::{Place, Ran, SMALL, eventually, turn::a_lab_among_others};
 
 /// A lab that is taken down at the end of a test, however it ends.
 struct Lab<'a> {
@@ -60,7 +60,7 @@ fn kill(signal: &str, pid: &str) {
 
 #[test]
 fn clients_that_say_nothing_hold_nobody_up() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, "silent");
     let socket = lab.socket();
@@ -74,7 +74,7 @@ fn clients_that_say_nothing_hold_nobody_up() {
 
 #[test]
 fn a_host_may_look_at_its_own_lab() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, "inside");
     let inside = lab.exec("h1", &[common::binary(), "lab", "status"]);
@@ -88,7 +88,7 @@ fn a_host_may_look_at_its_own_lab() {
 
 #[test]
 fn a_host_without_its_device_leaves_the_lab_up() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, "device");
     assert_eq!(lab.exec("h1", &["ip", "link", "del", "h1-eth0"]).code, 0);
@@ -98,7 +98,7 @@ fn a_host_without_its_device_leaves_the_lab_up() {
 
 #[test]
 fn captures_go_to_files_only_and_full_disks_are_told() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, "files");
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
@@ -116,7 +116,7 @@ fn captures_go_to_files_only_and_full_disks_are_told() {
 
 #[test]
 fn what_is_sent_to_exec_reaches_the_program() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, "signals");
     let program = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
@@ -135,7 +135,7 @@ fn what_is_sent_to_exec_reaches_the_program() {
 /// As under `ssh -t HOST longfat lab exec ...`: exec leads the session of a terminal that is closed.
 #[test]
 fn a_program_ends_with_the_terminal_of_its_exec() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, "terminal");
     let seconds = format!("77{}", std::process::id());
@@ -161,7 +161,7 @@ fn a_program_ends_with_the_terminal_of_its_exec() {
 
 #[test]
 fn a_shell_that_is_ended_takes_its_lab_down() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let mut shell = place
         .longfat(&["lab", "shell", "s.toml", "-c", "sh echo up", "-c", "h1 sleep 60"])
@@ -180,7 +180,7 @@ fn a_shell_that_is_ended_takes_its_lab_down() {
 
 #[test]
 fn a_stopped_keeper_is_told_and_hides_no_other() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let (stopped, other) = (Lab::up(&place, "stopped"), Lab::up(&place, "other"));
     let keeper = stopped.keeper();
@@ -194,7 +194,7 @@ fn a_stopped_keeper_is_told_and_hides_no_other() {
 
 #[test]
 fn a_lab_holds_no_file_of_whoever_started_it() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let name = format!("abuse-{}-lock", std::process::id());
     let line = format!("exec 9>lock && flock 9 && {} lab up s.toml --name {name}", common::binary());

@@ -6,7 +6,7 @@ use std::process::Command;
 use common::{
     Place, Ran, SMALL, is_root,
     lab::{Lab, have},
-    one_lab_at_a_time,
+    turn::a_lab_among_others,
 };
 
 const PATH: [&str; 4] = ["--rate", "10gbit", "--rtt", "50ms"];
@@ -51,7 +51,7 @@ fn what_cannot_work_is_refused_with_a_reason() {
 
 #[test]
 fn a_labs_host_is_tuned_and_put_back() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let longfat = |args: &[&str]| lab.exec("h1", &[&[common::binary(), "tune"], args].concat());

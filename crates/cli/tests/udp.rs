@@ -1,7 +1,10 @@
 //! UDP flows in the lab: the same figures and columns as the simulator's, and Gigabit Ethernet's payload limits.
 
 use crate::common;
-use common::{Place, one_lab_at_a_time, shipped};
+use common::{
+    Place, shipped,
+    turn::{a_lab_among_others, the_only_lab},
+};
 use schema::{FlowSample, Metrics};
 use serde_json::Value;
 
@@ -55,7 +58,7 @@ fn ratio([sim, lab]: &[Value; 2], name: &str) -> f64 {
 
 #[test]
 fn a_steady_flow_has_the_simulators_figures_and_columns() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let flow = "rate = \"10mbit\"\npacket = \"1000B\"";
     let (place, flows, left_out) = both(r#"rate = "100mbit", delay = "10ms""#, flow);
     let near = 0.02 + left_out;
@@ -84,7 +87,7 @@ fn a_steady_flow_has_the_simulators_figures_and_columns() {
 
 #[test]
 fn what_a_link_does_to_datagrams_is_counted_as_in_the_simulator() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let share = |flow: &Value, name: &str| figure(flow, name) / figure(flow, "datagrams_sent");
     let flow = "rate = \"40mbit\"\npacket = \"1000B\"";
     // Half of what is sent.
@@ -109,7 +112,7 @@ fn what_a_link_does_to_datagrams_is_counted_as_in_the_simulator() {
 
 #[test]
 fn bursts_fragments_and_sizes_are_the_simulators() {
-    let _turn = one_lab_at_a_time();
+    let _turn = a_lab_among_others();
     let same = |flow: &str, tolerance: f64| {
         let (_, flows, left_out) = both(r#"delay = "5ms""#, flow);
         for name in ["bytes", "datagrams_sent"] {
@@ -140,7 +143,7 @@ fn datagrams_without_room_for_their_header_are_refused() {
 /// H-udp957 and H-tcp941. What a busy machine left out is missing, and nothing else.
 #[test]
 fn gigabit_ethernet_carries_957_and_941_megabits() {
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(&shipped("h-gigabit.toml"));
     let document = place.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).parsed();
     let lab = document["runs"].as_array().unwrap().iter().find(|run| run["engine"] == "lab").unwrap();

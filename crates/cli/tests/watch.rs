@@ -11,7 +11,7 @@ use std::{
 use common::{
     Place, Ran, eventually, is_root,
     lab::{Lab, have, signal},
-    one_lab_at_a_time,
+    turn::the_only_lab,
 };
 use serde_json::Value;
 
@@ -149,7 +149,7 @@ fn a_lab_host_is_watched_and_what_is_traced_is_what_the_lab_dropped() {
         testing::skip(testing::Missing::Privilege, "root is needed to trace");
         return;
     }
-    let _turn = one_lab_at_a_time();
+    let _turn = the_only_lab();
     let place = Place::new(LOSSY);
     let lab = Lab::up(&place, &[]);
     lab.serve_iperf3("h2");

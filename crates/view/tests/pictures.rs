@@ -293,6 +293,23 @@ fn stalls_are_bands_in_every_panel_over_time() {
 }
 
 #[test]
+fn a_plot_against_a_metric_shows_the_span_that_is_asked_for() {
+    let mut run = synthetic::run("tuned", 20, 80e6);
+    let plot = |run: &LoadedRun, span_s| {
+        let options = PlotOptions { span_s, ..PlotOptions::default() };
+        view::plot_against(&[run], &["goodput"], "rtt", &options).unwrap()
+    };
+    let (span, settled) = (plot(&run, Some((4.0, 5.0))), plot(&run, None));
+    assert!(texts(&span).contains("from 4 s to 5 s") && texts(&settled).contains("second half of each flow"));
+    // Whatever was sampled at other times changes nothing.
+    for row in run.flows.iter_mut().filter(|row| !(4_000_000..=5_000_000).contains(&row.time_us)) {
+        row.srtt_us = Some(900_000);
+    }
+    assert_eq!(plot(&run, Some((4.0, 5.0))), span);
+    assert_ne!(plot(&run, None), settled);
+}
+
+#[test]
 fn windows_are_marked_where_they_went_down() {
     let mut run = synthetic::run("tuned", 20, 80e6);
     let event = |time_us, kind, value| Event { time_us, subject: "bulk".into(), kind, value };

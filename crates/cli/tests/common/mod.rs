@@ -1,13 +1,13 @@
-//! What the end-to-end tests share: the binary, scenarios, one lab at a time.
+//! What the end-to-end tests share: the binary, scenarios, turns at running labs.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod iperf3;
 pub mod lab;
+pub mod turn;
 
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
-    sync::{Mutex, MutexGuard},
 };
 
 use tempfile::TempDir;
@@ -32,12 +32,6 @@ from = "h1"
 to = "h2"
 cc = "cubic"
 "#;
-
-/// Labs share two processors: tests that run one take turns. Other test files run after or before, not beside.
-pub fn one_lab_at_a_time() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
-}
 
 /// A directory of its own with scenario `s.toml`; runs go to `runs` in it.
 pub struct Place {

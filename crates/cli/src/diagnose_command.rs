@@ -1,23 +1,25 @@
 //! `longfat diagnose HOST`: what limits TCP to a host, how that is known, and what to change.
 
-use std::{net::IpAddr, path::Path, time::Duration};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
-use perf::report::{Amount, Protocol};
-use probe::AvailableAnswer;
+use diagnosis::{Datagrams, Observed, Options, Ranking};
 use schema::FlowSummary;
 use serde_json::{Value, json};
-use tune::{
-    Goal, HostFacts, Roots, Wanted,
-    limits::{self, Capacity, Datagrams, Mtu, Observed, Ranking},
-};
+use tune::{Goal, Roots, Wanted};
 use units::{BitRate, Time, three_digits};
 
 use crate::{
     diagnose_text,
     exit::Exit,
-    interrupt, iperf_values, output, path_available, path_capacity, path_facts, path_mtu,
-    path_test::{Done, PathTest, Tests},
+    interrupt, iperf_values,
+    measured_path::MeasuredPath,
+    output, path_facts,
+    path_test::Tests,
     test_args::Identity,
     tune_command,
 };
@@ -35,7 +37,8 @@ const OVERHEAD: u32 = 38;
 const HEADERS: u32 = 52;
 /// UDP over IPv4 and over IPv6.
 const DATAGRAM_HEADERS: (u32, u32) = (28, 48);
-const MTU: u32 = 1500;
+/// Where the device that leads there is not known.
+const DEVICE_MTU: u32 = 1500;
 
 /// Whom to diagnose the path to.
 #[derive(Debug, Args)]
@@ -76,12 +79,12 @@ pub struct Diagnosis {
     pub host: String,
     /// Where that is.
     pub address: IpAddr,
+    /// What was asked for.
+    pub options: Options,
     /// What was measured and read.
     pub seen: Observed,
     /// The device that leads there.
     pub device: Option<String>,
-    /// What other traffic leaves; `None` where the other end serves no probes.
-    pub available: Option<AvailableAnswer>,
     /// What limits.
     pub ranking: Ranking,
 }
@@ -99,7 +102,10 @@ pub struct After {
 /// Diagnoses, and tunes where asked.
 pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let stop = interrupt::flag()?;
-    let mut tests = Tests {
+    if [args.rate, args.max_rate].contains(&Some(BitRate(0))) {
+        return Err(Exit::BadInput("a rate is above zero".into()).into());
+    }
+    let tests = Tests {
         host: &args.host,
         port: args.port,
         identity: &args.identity,
@@ -107,61 +113,44 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
         stop,
         records: Vec::new(),
     };
-    let found = diagnose(args, &mut tests)?;
+    let mut path =
+        MeasuredPath { tests, address: path_facts::address(&args.host)?, device_mtu: DEVICE_MTU };
+    let found = diagnose(args, &mut path)?;
     if !json {
         output::text(&diagnose_text::diagnosis(&found))?;
     }
-    let after = if args.apply { tune(args, &found, &mut tests)? } else { None };
+    let after = if args.apply { tune(args, &found, &mut path)? } else { None };
+    let records = &path.tests.records;
     match json {
-        true => output::json(&document(&found, after.as_ref(), &tests)),
-        false => output::text(&diagnose_text::ending(args.apply, &found, after.as_ref(), &tests.records)),
+        true => output::json(&document(&found, after.as_ref(), records)),
+        false => output::text(&diagnose_text::ending(args.apply, &found, after.as_ref(), records)),
     }
 }
 
-fn diagnose(args: &DiagnoseArgs, tests: &mut Tests) -> anyhow::Result<Diagnosis> {
-    if [args.rate, args.max_rate].contains(&Some(BitRate(0))) {
-        return Err(Exit::BadInput("a rate is above zero".into()).into());
-    }
-    let address = path_facts::address(&args.host)?;
+fn diagnose(args: &DiagnoseArgs, path: &mut MeasuredPath) -> anyhow::Result<Diagnosis> {
     let sender = tune::inspect();
-    let device = tune::device_towards(&sender, address);
+    let device = tune::device_towards(&sender, path.address);
     let facts = device.as_deref().and_then(|name| sender.device(name));
-    let device_mtu = facts.map_or(MTU, |device| device.mtu);
-    let expected = expected(args, facts, device_mtu);
-    tell("the round trip, and packets of all sizes");
-    let (rtt, mtu) = round_trip_and_mtu(args, address, device_mtu)?;
-
+    path.device_mtu = facts.map_or(DEVICE_MTU, |device| device.mtu);
+    let expected = expected(args, facts, path.device_mtu);
     let max_rate = args.max_rate.unwrap_or_else(|| {
         expected.as_ref().map_or(MAX_RATE, |(goodput, _)| BitRate(three_digits(goodput * OVER)))
     });
-    let mut capacity = None;
-    let headers = if address.is_ipv4() { DATAGRAM_HEADERS.0 } else { DATAGRAM_HEADERS.1 };
-    // Echoes larger than what a router said fits pass in fragments; datagrams are never fragmented.
-    let route = perf::probe::route_mtu(address).unwrap_or(device_mtu);
-    let payload = mtu.passes.unwrap_or(MTU).min(device_mtu).min(route).saturating_sub(headers);
-    if !args.no_datagrams {
-        tell(&format!("what the path carries: bursts of datagrams, up to {max_rate}"));
-        capacity = path_capacity::find(tests, rtt, payload, max_rate)?;
-    }
-    tell(&format!("TCP, for {} s", args.time.as_secs_f64()));
-    let done = tcp(args, tests, capacity.as_ref())?;
-    let mut seen = Observed { rtt, mtu, expected, capacity, ..observed(args, sender, done) };
-    let lost = seen.flow.as_ref().is_some_and(|flow| flow.retransmitted_segs.unwrap_or(0) > 0);
-    if let Some(capacity) = seen.capacity.as_ref().filter(|_| lost) {
-        tell("whether packets are lost at half of that rate");
-        seen.datagrams = path_capacity::losses(tests, capacity, payload)?;
-    }
-    let mut available = None;
-    if !args.no_datagrams && seen.receiver.is_some() && !args.identity.is_given() {
-        tell(&format!("what other traffic leaves: streams of datagrams, {max_rate} within a second at most"));
-        available = path_available::find(tests, max_rate, seen.mtu.passes)?;
-    }
-    let ranking = limits::rank(&seen);
-    Ok(Diagnosis { host: args.host.clone(), address, seen, device, available, ranking })
-}
-
-fn tell(what: &str) {
-    output::note(&format!("longfat: {what}"));
+    let headers = if path.address.is_ipv4() { DATAGRAM_HEADERS.0 } else { DATAGRAM_HEADERS.1 };
+    let options = Options {
+        from: "this host".into(),
+        to: args.host.clone(),
+        expected,
+        max_rate,
+        datagrams: !args.no_datagrams,
+        datagram_headers: headers,
+        // Probes have no way to say who asks.
+        probes: !args.identity.is_given(),
+        time: Time(u64::try_from(args.time.as_nanos()).unwrap_or(u64::MAX)),
+        congestion: args.congestion.clone(),
+    };
+    let (seen, ranking) = diagnosis::diagnose(path, &options, Some(sender))?;
+    Ok(Diagnosis { host: args.host.clone(), address: path.address, options, seen, device, ranking })
 }
 
 /// What the path should carry, as goodput, and who says so.
@@ -175,57 +164,12 @@ fn expected(args: &DiagnoseArgs, device: Option<&tune::Device>, mtu: u32) -> Opt
     Some((goodput(rate), format!("the speed of {} ({rate})", device.name)))
 }
 
-/// By echoes; where those may not be sent, by connecting, and nothing is known of sizes.
-fn round_trip_and_mtu(args: &DiagnoseArgs, to: IpAddr, device_mtu: u32) -> anyhow::Result<(Time, Mtu)> {
-    let unknown = Mtu { device: device_mtu, passes: None };
-    match path_facts::round_trip(to) {
-        Ok(rtt) => Ok((rtt, path_mtu::find(to, device_mtu, rtt).unwrap_or(unknown))),
-        Err(why) => {
-            tell(&format!("{why}; taking how long a connection needs instead"));
-            let rtt = path_facts::connect_time(to, args.port).map_err(|error| {
-                Exit::Failed(format!(
-                    "cannot connect to {} at port {}: {error}; is longfat serve running there?",
-                    args.host, args.port
-                ))
-            })?;
-            Ok((rtt, unknown))
-        }
-    }
-}
-
-fn tcp(args: &DiagnoseArgs, tests: &mut Tests, capacity: Option<&Capacity>) -> anyhow::Result<Option<Done>> {
-    tests.run(&PathTest {
-        protocol: Protocol::Tcp,
-        amount: Amount::Time(args.time),
-        rate: None,
-        block: None,
-        is_even: false,
-        congestion: args.congestion.clone(),
-        wire_limit_bps: capacity.filter(|capacity| !capacity.at_least).map(|capacity| capacity.goodput_bps),
-    })
-}
-
-/// What the TCP test showed.
-fn observed(args: &DiagnoseArgs, sender: HostFacts, done: Option<Done>) -> Observed {
-    let seen = Observed {
-        from: "this host".into(),
-        to: args.host.clone(),
-        sender: Some(sender),
-        ..Observed::default()
-    };
-    let Some(done) = done else { return seen };
-    Observed {
-        outstanding_at_loss: limits::outstanding_at_loss(&done.kept.rows),
-        flow: done.kept.run.flows.into_iter().next(),
-        receiver: done.peer,
-        sender_busy: done.busy,
-        receiver_busy: done.peer_busy,
-        ..seen
-    }
-}
-
 /// Tunes this host for what was found and tests again; `None` where there is nothing to change.
-fn tune(args: &DiagnoseArgs, found: &Diagnosis, tests: &mut Tests) -> anyhow::Result<Option<After>> {
+fn tune(
+    args: &DiagnoseArgs,
+    found: &Diagnosis,
+    path: &mut MeasuredPath,
+) -> anyhow::Result<Option<After>> {
     let seen = &found.seen;
     let rate = seen.capacity.as_ref().map(|capacity| capacity.goodput_bps * RESERVE);
     let Some(rate) = rate.or(seen.expected.as_ref().map(|(goodput, _)| *goodput)) else {
@@ -248,20 +192,12 @@ fn tune(args: &DiagnoseArgs, found: &Diagnosis, tests: &mut Tests) -> anyhow::Re
     }
     let wanted = Wanted::of(&advice, &goal, &tune_command::purpose(&goal));
     let journal = tune_command::set(&Roots::to_apply(args.live)?, &wanted)?;
-    tell(&format!("tuned; TCP again, for {} s", args.time.as_secs_f64()));
-    let done = tcp(args, tests, seen.capacity.as_ref())?;
-    let again = Observed {
-        rtt: seen.rtt,
-        mtu: seen.mtu,
-        expected: seen.expected.clone(),
-        capacity: seen.capacity.clone(),
-        datagrams: seen.datagrams,
-        ..observed(args, tune::inspect(), done)
-    };
-    Ok(Some(After { journal, ranking: limits::rank(&again), flow: again.flow }))
+    output::note(&format!("longfat: tuned; TCP again, for {} s", args.time.as_secs_f64()));
+    let (again, ranking) = diagnosis::again(path, &found.options, seen, tune::inspect())?;
+    Ok(Some(After { journal, ranking, flow: again.flow }))
 }
 
-fn document(found: &Diagnosis, after: Option<&After>, tests: &Tests) -> Value {
+fn document(found: &Diagnosis, after: Option<&After>, records: &[PathBuf]) -> Value {
     let seen = &found.seen;
     let datagrams = (seen.datagrams != Datagrams::default()).then_some(seen.datagrams);
     json!({
@@ -273,7 +209,7 @@ fn document(found: &Diagnosis, after: Option<&After>, tests: &Tests) -> Value {
         "mtu": seen.mtu,
         "mtu_black_hole": seen.mtu.has_black_hole(),
         "capacity": seen.capacity,
-        "available": found.available,
+        "available": seen.available,
         "expected_goodput_bps": seen.expected.as_ref().map(|(bps, _)| bps),
         "datagrams_below_capacity": datagrams,
         "bdp_bytes": seen.bdp(),
@@ -288,6 +224,6 @@ fn document(found: &Diagnosis, after: Option<&After>, tests: &Tests) -> Value {
         })),
         "here": seen.sender,
         "there": seen.receiver,
-        "records": tests.records,
+        "records": records,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tune::limits::{Kind, Limit};
+use diagnosis::{Kind, Limit};
 use units::{BitRate, Bytes, three_digits};
 
 use crate::{
@@ -30,7 +30,7 @@ pub fn diagnosis(found: &Diagnosis) -> String {
         }
         None => lines.push("  it carries                unknown".into()),
     }
-    if let Some((available, known)) = found.available.as_ref().and_then(|a| Some((a.available_bps?, a))) {
+    if let Some((available, known)) = seen.available.as_ref().and_then(|a| Some((a.available_bps?, a))) {
         let doubt = if known.validity.valid { "" } else { ", in doubt" };
         lines.push(format!(
             "  other traffic leaves      {} ({} to {} of IP{doubt})",
@@ -140,6 +140,7 @@ fn words(limit: &Limit) -> String {
         Kind::Loss => "loss on a path that is not full".into(),
         Kind::ShortQueue => "a queue on the way that is too short".into(),
         Kind::SlowHop => "a hop that is slower than it should be".into(),
+        Kind::CompetingTraffic => "other traffic on the path".into(),
         Kind::PathRate => "the path's rate".into(),
         Kind::Application => "the program that reads or writes".into(),
         Kind::SlowStart => "slow start: the test was too short".into(),

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use tune::limits::Mtu;
+use diagnosis::Mtu;
 use units::{Bytes, Time};
 
 use crate::path_facts::echoes;

@@ -13,13 +13,14 @@ use units::Time;
 
 use crate::{
     Controllers, Error, Machine, Side,
-    addresses::{Addresses, addresses},
+    addresses::{Addresses, Route, addresses},
     device::Devices,
     fragments::Fragments,
     packet::{Body, Echo, SimPacket},
     parcel::Parcel,
     path_mtu::{Ends, PathMtus, TooBig},
     ping::Ping,
+    session::Arrivals,
     trace::Trace,
     transfer::{Plan, Transfer},
     udp::{self, Stream},
@@ -36,7 +37,7 @@ const APPLICATION: usize = 2;
 
 /// A flow of the scenario.
 pub(crate) struct Flow {
-    addresses: Addresses,
+    pub(crate) addresses: Addresses,
     pub(crate) traffic: Traffic,
     /// It takes no more part in anything.
     pub(crate) over: bool,
@@ -50,6 +51,8 @@ pub(crate) enum Traffic {
     Ping(Ping),
     Udp(Box<Stream>),
     Xcp(Box<XcpFlow>),
+    /// Probes that have come, of a session.
+    Probes(Arrivals),
 }
 
 /// A simulation under way.
@@ -171,7 +174,7 @@ impl<'a> Engine<'a> {
             }
             Traffic::Udp(stream) => stream.mtu = stream.mtu.min(mtu),
             Traffic::Ping(ping) if side == Side::Sender => ping.set_mtu(mtu),
-            Traffic::None | Traffic::Ping(_) | Traffic::Xcp(_) => {}
+            Traffic::None | Traffic::Ping(_) | Traffic::Xcp(_) | Traffic::Probes(_) => {}
         }
     }
 
@@ -192,7 +195,7 @@ impl<'a> Engine<'a> {
                 }
                 Traffic::Udp(stream) => stream.mtu = mtus[0],
                 Traffic::Ping(ping) => ping.set_mtu(mtus[0]),
-                Traffic::None | Traffic::Xcp(_) => {}
+                Traffic::None | Traffic::Xcp(_) | Traffic::Probes(_) => {}
             }
         }
     }
@@ -231,6 +234,7 @@ impl<'a> Engine<'a> {
         let flow = &mut self.flows[index];
         match (&mut flow.traffic, packet.body) {
             (Traffic::Udp(stream), Body::Datagram(datagram)) => stream.receiver.take(&datagram, self.now),
+            (Traffic::Probes(arrivals), Body::Datagram(probe)) => arrivals.push((probe.number, self.now)),
             (Traffic::Xcp(xcp), Body::Xcp(data)) => xcp.take_data(&data, self.now, &mut self.wire),
             (Traffic::Xcp(xcp), Body::XcpAck(ack)) => {
                 xcp.take_ack(&ack, self.now, &mut self.wire);
@@ -298,7 +302,8 @@ impl<'a> Engine<'a> {
         let side = if what.is_multiple_of(2) { Side::Sender } else { Side::Receiver };
         self.wakes.arm(slot, None);
         match &mut self.flows[index].traffic {
-            Traffic::None => self.begin(index)?,
+            Traffic::None => self.begin(index, &self.scenario.flows[index])?,
+            Traffic::Probes(_) => {}
             Traffic::Tcp(transfer) => {
                 if what < APPLICATION {
                     let timer = transfer.next_timer(side);
@@ -331,9 +336,19 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// A flow begins now, as another kind than the scenario has.
+    pub(crate) fn begin_as(&mut self, index: usize, kind: Kind) -> Result<(), Error> {
+        let flow = scenario::Flow { kind, ..self.scenario.flows[index].clone() };
+        self.begin(index, &flow)
+    }
+
+    /// Sends a packet now.
+    pub(crate) fn send(&mut self, way: &Route, packet: SimPacket) {
+        self.wire.send(way, self.now, packet);
+    }
+
     /// A flow's time has come.
-    fn begin(&mut self, index: usize) -> Result<(), Error> {
-        let flow = &self.scenario.flows[index];
+    fn begin(&mut self, index: usize, flow: &scenario::Flow) -> Result<(), Error> {
         let addresses = self.flows[index].addresses;
         let host = |name: &str| self.scenario.host(name).ok_or_else(|| Error::NoWay(flow.name.clone()));
         let hosts = [host(&flow.from)?, host(&flow.to)?];
@@ -344,7 +359,7 @@ impl<'a> Engine<'a> {
                 let machine = self.machine;
                 let traced = self.traced.contains(&index).then_some(flow.name.as_str());
                 let plan = Plan { machine, hosts, tcp, addresses, number, path_mtus: mtus, seed, traced };
-                let ends = [self.controller(index, Side::Sender)?, self.controller(index, Side::Receiver)?];
+                let ends = [self.controller(flow, Side::Sender)?, self.controller(flow, Side::Receiver)?];
                 let transfer = Transfer::connect(&plan, ends, self.now)?;
                 self.flows[index].traffic = Traffic::Tcp(Box::new(transfer));
                 self.follow_up(index, Side::Sender);
@@ -381,8 +396,11 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    fn controller(&mut self, index: usize, side: Side) -> Result<Box<dyn CongestionControl>, Error> {
-        let flow = &self.scenario.flows[index];
+    fn controller(
+        &mut self,
+        flow: &scenario::Flow,
+        side: Side,
+    ) -> Result<Box<dyn CongestionControl>, Error> {
         let named = |source| Error::Controller { flow: flow.name.clone(), source };
         self.controllers.controller(flow, side).map_err(named)
     }

@@ -1,7 +1,7 @@
 //! The simulator: a resolved scenario in, the rows of the record out, in virtual time.
 //!
 //! Network, queues and losses are those of `net`, the ends of connections those of `tcp`, and what the applications do
-//! is here. Congestion controls come from outside, see [`Controllers`]. Pure: the same scenario, settings and seed give
+//! is here. A [`Session`] is for measurements that go on while other flows run. Congestion controls come from outside, see [`Controllers`]. Pure: the same scenario, settings and seed give
 //! the same rows on any machine. One run is one thread's; many may run side by side.
 
 mod addresses;
@@ -22,6 +22,7 @@ mod ping;
 mod recorder;
 mod run;
 mod sample;
+mod session;
 mod trace;
 mod transfer;
 mod udp;
@@ -35,4 +36,5 @@ pub use error::Error;
 pub use machine::{Machine, Segmentation};
 pub use outcome::{Controllers, Observer, Outcome, Side};
 pub use run::run;
+pub use session::{Measured, Session};
 pub use xcp::HEADER as XCP_HEADER_BYTES;

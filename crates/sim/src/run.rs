@@ -56,7 +56,7 @@ pub fn run(
                 }
                 Traffic::Udp(stream) => bytes = stream.receiver.counts.bytes,
                 Traffic::Xcp(xcp) => bytes = xcp.received,
-                Traffic::None | Traffic::Ping(_) => {}
+                Traffic::None | Traffic::Ping(_) | Traffic::Probes(_) => {}
             }
             let Memory { started, ended, .. } = *memory;
             FlowEnd { name: spec.name.clone(), cc, started, ended, bytes }
@@ -93,7 +93,7 @@ fn advance(engine: &mut Engine<'_>, until: Time, recorder: &mut Recorder<'_>) ->
 }
 
 /// The next look: a whole number of intervals, or the end of a flow that comes before it.
-fn next_look(scenario: &Scenario, engine: &Engine<'_>) -> Time {
+pub(crate) fn next_look(scenario: &Scenario, engine: &Engine<'_>) -> Time {
     let interval = scenario.sample.0.max(1);
     let tick = Time((engine.now.0 / interval + 1).saturating_mul(interval));
     let going = scenario.flows.iter().zip(&engine.flows).filter(|(_, flow)| !flow.over);
@@ -105,7 +105,7 @@ fn end_of(scenario: &Scenario, flow: &scenario::Flow) -> Time {
     flow.stop.unwrap_or(scenario.duration).min(scenario.duration)
 }
 
-fn look_at(engine: &mut Engine<'_>, index: usize, memory: &mut Memory, recorder: &mut Recorder<'_>) {
+pub(crate) fn look_at(engine: &mut Engine<'_>, index: usize, memory: &mut Memory, recorder: &mut Recorder<'_>) {
     let (now, scenario) = (engine.now, engine.scenario);
     let spec = &scenario.flows[index];
     if engine.flows[index].over {
@@ -116,7 +116,7 @@ fn look_at(engine: &mut Engine<'_>, index: usize, memory: &mut Memory, recorder:
     let due = now >= end_of(scenario, spec);
     let (mut started, mut finished) = (None, None);
     match &mut engine.flows[index].traffic {
-        Traffic::None => {}
+        Traffic::None | Traffic::Probes(_) => {}
         Traffic::Tcp(transfer) => {
             let row = look_at_transfer(&spec.name, transfer, now, memory, &mut recorder.events);
             row.into_iter().for_each(|row| recorder.take_flow(row));

@@ -1,6 +1,5 @@
 //! A host's settings for long fat paths: read ([`inspect`]), judged ([`advise`], pure), changed and put back ([`apply`],
-//! [`revert`]), watched ([`check`]), told to other programs ([`export`]); and what limits a path between two hosts
-//! ([`limits`], pure).
+//! [`revert`]), watched ([`check`]), told to other programs ([`export`]).
 //!
 //! Sysctls are changed, and of a device that is named its transmit queue, rings and offloads, until the next restart. For all else the
 //! commands are told, because it is a matter of the machine's own network configuration, or of its owner alone.
@@ -30,7 +29,6 @@ mod export;
 mod facts;
 mod inspect;
 mod journal;
-pub mod limits;
 mod netlink;
 mod roots;
 mod setting;

@@ -2,4 +2,3 @@
 
 mod advise;
 mod killed;
-mod limits;

@@ -2,10 +2,10 @@
 
 use model::{Buffer, mathis_bps, receive_buffer_window, send_buffer_bps};
 use schema::Cause;
+use tune::HostFacts;
 use units::{BitRate, Bytes, KernelVersion, Time, group_digits, three_digits};
 
-use super::{Kind, Limit, Mtu, Observed, Ranking, is_busy};
-use crate::facts::HostFacts;
+use crate::observed::{Kind, Limit, Mtu, Observed, Ranking, is_busy};
 
 /// A path that gives less than so much of what was expected is slower than it should be.
 const EXPECTED: f64 = 0.9;

@@ -2,10 +2,8 @@
 
 use proptest::prelude::*;
 use schema::{Cause, FlowSample, FlowSummary, Limited};
-use tune::{
-    HostFacts, Reading, Setting,
-    limits::{Capacity, Datagrams, Kind, Limit, Mtu, Observed, outstanding_at_loss, rank},
-};
+use diagnosis::{Capacity, Datagrams, Kind, Limit, Mtu, Observed, outstanding_at_loss, rank};
+use tune::{HostFacts, Reading, Setting};
 use units::Time;
 
 const RTT: Time = Time::from_millis(20);
@@ -39,6 +37,7 @@ fn seen(got_bps: f64, cause: Cause) -> Observed {
         expected: Some((94.1e6, "--rate 100 Mb/s".into())),
         mtu: Mtu { device: 1500, passes: Some(1500) },
         capacity: Some(Capacity { goodput_bps: CAPACITY, at_least: false, how: "datagrams".into() }),
+        available: None,
         datagrams: Datagrams { sent: 8000, lost: 0 },
         flow: Some(FlowSummary {
             name: "stream-1".into(),

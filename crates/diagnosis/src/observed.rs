@@ -6,20 +6,19 @@
 //! will.
 
 use model::bdp_f64;
+use probe::AvailableAnswer;
 use schema::{Cause, FlowSample, FlowSummary};
 use serde::Serialize;
+use tune::HostFacts;
 use units::{BitRate, Time};
-
-use crate::facts::HostFacts;
-
-mod rank;
-
-pub use rank::rank;
 
 /// A flow that has so much of the path's goodput has the path.
 const WHOLE: f64 = 0.88;
 /// A thread that runs or waits for a processor for so much of the time has no time left.
 const BUSY: f64 = 0.85;
+
+/// IPv4 and TCP headers with timestamps, bytes.
+const TCP_IP_HEADERS: f64 = 52.0;
 
 /// A kind of limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -43,6 +42,8 @@ pub enum Kind {
     ShortQueue,
     /// A link of the path is slower than it should be.
     SlowHop,
+    /// Other traffic on the path.
+    CompetingTraffic,
     /// The path's rate, as it should be.
     PathRate,
     /// The reading or the writing program.
@@ -143,6 +144,8 @@ pub struct Observed {
     pub mtu: Mtu,
     /// What it carries.
     pub capacity: Option<Capacity>,
+    /// What other traffic leaves of that.
+    pub available: Option<AvailableAnswer>,
     /// Loss below that.
     pub datagrams: Datagrams,
     /// The test's only flow; `None` where there was none.
@@ -157,9 +160,22 @@ pub struct Observed {
 
 impl Observed {
     /// Goodput of the test, bit/s.
-    fn got(&self) -> f64 {
+    pub(crate) fn got(&self) -> f64 {
         let flow = self.flow.as_ref();
         flow.and_then(|flow| flow.steady_goodput_bps.or(flow.goodput_bps)).unwrap_or(0.0)
+    }
+
+    /// What the path has to give beside other traffic, as TCP payload in bit/s: a rate at which packets are not lost for want of room.
+    pub fn free_bps(&self) -> Option<f64> {
+        let capacity = self.capacity.as_ref()?.goodput_bps;
+        Some(self.available_bps().map_or(capacity, |(available, _)| available.min(capacity)))
+    }
+
+    /// What other traffic leaves, as TCP payload in bit/s, and whether the probe stands by it.
+    pub fn available_bps(&self) -> Option<(f64, bool)> {
+        let answer = self.available.as_ref()?;
+        let payload = 1.0 - TCP_IP_HEADERS / f64::from(answer.packet_bytes.max(100));
+        Some((answer.available_bps?.value * payload, answer.validity.valid))
     }
 
     /// The path's bandwidth-delay product, bytes.
@@ -168,12 +184,12 @@ impl Observed {
         Some(bdp_f64(BitRate(carried as u64), self.rtt))
     }
 
-    fn verdict(&self) -> Option<Cause> {
+    pub(crate) fn verdict(&self) -> Option<Cause> {
         self.flow.as_ref()?.verdict
     }
 
     /// The test had what the path gives.
-    fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         if self.expected.as_ref().is_some_and(|(expected, _)| self.got() >= WHOLE * expected) {
             return true;
         }

@@ -1,0 +1,83 @@
+//! The path between this host and another as a diagnosis measures it.
+
+use std::{net::IpAddr, time::Duration};
+
+use diagnosis::{Burst, DatagramPlan, Mtu, Path, TcpPlan, TcpSeen};
+use perf::report::{Amount, Protocol};
+use probe::AvailableAnswer;
+use units::{BitRate, Time};
+
+use crate::{
+    exit::Exit,
+    output, path_available, path_datagrams, path_facts, path_mtu,
+    path_test::{PathTest, Tests},
+};
+
+/// The path to the other end of some tests.
+pub struct MeasuredPath<'a> {
+    /// How tests are run, and their records.
+    pub tests: Tests<'a>,
+    /// The other end.
+    pub address: IpAddr,
+    /// The MTU of the device that leads there.
+    pub device_mtu: u32,
+}
+
+impl Path for MeasuredPath<'_> {
+    type Error = anyhow::Error;
+
+    fn doing(&mut self, what: &str) {
+        output::note(&format!("longfat: {what}"));
+    }
+
+    /// By echoes; where those may not be sent, by connecting, and nothing is known of sizes.
+    fn round_trip_and_mtu(&mut self) -> anyhow::Result<(Time, Mtu)> {
+        let unknown = Mtu { device: self.device_mtu, passes: None };
+        match path_facts::round_trip(self.address) {
+            Ok(rtt) => Ok((rtt, path_mtu::find(self.address, self.device_mtu, rtt).unwrap_or(unknown))),
+            Err(why) => {
+                self.doing(&format!("{why}; taking how long a connection needs instead"));
+                let Tests { host, port, .. } = self.tests;
+                let rtt = path_facts::connect_time(self.address, port).map_err(|error| {
+                    Exit::Failed(format!(
+                        "cannot connect to {host} at port {port}: {error}; is longfat serve running there?"
+                    ))
+                })?;
+                Ok((rtt, unknown))
+            }
+        }
+    }
+
+    fn route_mtu(&mut self) -> Option<u32> {
+        perf::probe::route_mtu(self.address).ok()
+    }
+
+    fn datagrams(&mut self, plan: &DatagramPlan) -> anyhow::Result<Option<Burst>> {
+        path_datagrams::send(&mut self.tests, plan)
+    }
+
+    fn tcp(&mut self, plan: &TcpPlan) -> anyhow::Result<Option<TcpSeen>> {
+        let done = self.tests.run(&PathTest {
+            protocol: Protocol::Tcp,
+            amount: Amount::Time(Duration::from_nanos(plan.time.0)),
+            rate: None,
+            block: None,
+            is_even: false,
+            congestion: plan.congestion.clone(),
+            wire_limit_bps: plan.wire_limit_bps,
+        })?;
+        Ok(done.and_then(|done| {
+            Some(TcpSeen {
+                flow: done.kept.run.flows.into_iter().next()?,
+                rows: done.kept.rows,
+                receiver: done.peer,
+                sender_busy: done.busy,
+                receiver_busy: done.peer_busy,
+            })
+        }))
+    }
+
+    fn available(&mut self, most: BitRate, mtu: Option<u32>) -> anyhow::Result<Option<AvailableAnswer>> {
+        path_available::find(&self.tests, most, mtu)
+    }
+}

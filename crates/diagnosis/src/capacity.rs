@@ -1,0 +1,85 @@
+//! What a path carries, and what it loses below that, by short bursts of datagrams: the rate is raised until they no longer all come.
+
+use units::{BitRate, Time, three_digits};
+
+use crate::{
+    observed::{Capacity, Datagrams},
+    path::{Burst, DatagramPlan, Path},
+};
+
+/// The first rate.
+const FIRST: BitRate = BitRate(10_000_000);
+/// Each rate is so many times the one before.
+const FACTOR: u64 = 4;
+/// Each burst is at least so long, and so many round trips.
+const SHORTEST: Time = Time::from_millis(500);
+const ROUND_TRIPS: u64 = 10;
+/// A burst of which more than so much was lost may have been more than the path carries...
+const LOST: f64 = 0.1;
+/// ...and was, if no more than so many times what came of the one before came of it.
+const GREW: f64 = 1.2;
+/// What only looks for loss: so much of what the path has to give, for so long.
+const HALF: f64 = 0.5;
+const LOSS_TIME: Time = Time::from_millis(2500);
+/// What TCP's header with timestamps (RFC 7323) has more than UDP's, bytes.
+const TCP_MORE: f64 = 24.0;
+/// Slower no burst is: to the protocol a rate of zero is none.
+const LEAST: f64 = 10_000.0;
+
+/// Raises the rate from 10 Mb/s up to `max_rate`; `None` where nothing came or the other end takes no datagrams.
+pub(crate) fn find<P: Path>(
+    path: &mut P,
+    rtt: Time,
+    payload: u32,
+    max_rate: BitRate,
+) -> Result<Option<Capacity>, P::Error> {
+    let mut bursts: Vec<Burst> = Vec::new();
+    let mut rate = FIRST.min(max_rate);
+    let time = SHORTEST.max(Time(rtt.0.saturating_mul(ROUND_TRIPS)));
+    loop {
+        let plan = DatagramPlan { rate, payload, time, is_even: false };
+        let Some(burst) = path.datagrams(&plan)? else { return Ok(None) };
+        let before = bursts.last().map_or(0.0, |burst| burst.arrived_bps);
+        let is_enough = is_overload(&burst) && burst.arrived_bps < GREW * before;
+        bursts.push(burst);
+        if is_enough || burst.receiver_was_busy || rate >= max_rate {
+            break;
+        }
+        rate = BitRate(rate.0.saturating_mul(FACTOR)).min(max_rate);
+    }
+    let most = bursts.iter().max_by(|a, b| a.arrived_bps.total_cmp(&b.arrived_bps));
+    let busy = bursts.iter().any(|burst| burst.receiver_was_busy);
+    Ok(most.filter(|most| most.arrived_bps > 0.0).map(|most| Capacity {
+        goodput_bps: most.arrived_bps * tcp_share(payload),
+        at_least: busy || !is_overload(most),
+        how: match (busy, is_overload(most)) {
+            (true, _) => format!("{} came, and the receiver had no time for more", rounded(most.arrived_bps)),
+            (false, true) => {
+                format!("of datagrams at {} came {}", rounded(most.sent_bps), rounded(most.arrived_bps))
+            }
+            (false, false) => format!("datagrams at {} came, and more was not tried", rounded(most.sent_bps)),
+        },
+    }))
+}
+
+/// Sends datagrams evenly at half of `free_bps` (TCP payload), which the path has to give: those that are lost then are not lost for want
+/// of room.
+pub(crate) fn losses<P: Path>(path: &mut P, free_bps: f64, payload: u32) -> Result<Datagrams, P::Error> {
+    let rate = BitRate((HALF * free_bps / tcp_share(payload)).max(LEAST) as u64);
+    let burst = path.datagrams(&DatagramPlan { rate, payload, time: LOSS_TIME, is_even: true })?;
+    let burst = burst.filter(|burst| !burst.receiver_was_busy);
+    Ok(burst.map_or(Datagrams::default(), |burst| Datagrams { sent: burst.sent, lost: burst.lost }))
+}
+
+/// TCP's payload over that of a datagram of the same packet.
+pub(crate) fn tcp_share(payload: u32) -> f64 {
+    1.0 - TCP_MORE / f64::from(payload.max(2 * TCP_MORE as u32))
+}
+
+fn is_overload(burst: &Burst) -> bool {
+    burst.lost as f64 > LOST * burst.sent as f64
+}
+
+fn rounded(bps: f64) -> BitRate {
+    BitRate(three_digits(bps))
+}

@@ -1,0 +1,17 @@
+//! What limits TCP between two hosts: which measurements to make ([`diagnose`]), and what they say ([`rank`]).
+//!
+//! Pure: whoever implements [`Path`] measures. So the same diagnosis is made of real hosts, of a lab's, and of simulated paths whose
+//! faults are known.
+
+mod capacity;
+mod observed;
+mod path;
+mod procedure;
+mod rank;
+
+pub use observed::{
+    Capacity, Datagrams, Kind, Limit, Mtu, Observed, Ranking, is_busy, outstanding_at_loss,
+};
+pub use path::{Burst, DatagramPlan, Path, TcpPlan, TcpSeen};
+pub use procedure::{Options, again, diagnose};
+pub use rank::rank;

@@ -1,0 +1,99 @@
+//! What a diagnosis asks of whoever measures.
+
+use probe::AvailableAnswer;
+use schema::{FlowSample, FlowSummary};
+use tune::HostFacts;
+use units::{BitRate, Time};
+
+use crate::Mtu;
+
+/// A path between two hosts that can be measured, one measurement after another.
+pub trait Path {
+    /// Why a measurement failed; it ends the diagnosis.
+    type Error;
+
+    /// Told before each measurement.
+    fn doing(&mut self, what: &str);
+
+    /// The round-trip time without load, and what packets pass.
+    ///
+    /// # Errors
+    /// Where the path cannot be measured at all.
+    fn round_trip_and_mtu(&mut self) -> Result<(Time, Mtu), Self::Error>;
+
+    /// The MTU of the route as this host knows it by now, where it does: larger packets leave in fragments.
+    fn route_mtu(&mut self) -> Option<u32>;
+
+    /// A burst of datagrams; `None` where the other end takes none.
+    ///
+    /// # Errors
+    /// Where the test failed.
+    fn datagrams(&mut self, plan: &DatagramPlan) -> Result<Option<Burst>, Self::Error>;
+
+    /// A TCP test; `None` where no data flowed.
+    ///
+    /// # Errors
+    /// Where the test failed.
+    fn tcp(&mut self, plan: &TcpPlan) -> Result<Option<TcpSeen>, Self::Error>;
+
+    /// What other traffic leaves, by a probe that sends no more than `most` over any second in packets of `mtu` bytes at most; `None` where
+    /// the other end does not take part.
+    ///
+    /// # Errors
+    /// Where the probe failed.
+    fn available(&mut self, most: BitRate, mtu: Option<u32>) -> Result<Option<AvailableAnswer>, Self::Error>;
+}
+
+/// A burst of datagrams.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DatagramPlan {
+    /// Payload, bit/s.
+    pub rate: BitRate,
+    /// Payload of each, bytes.
+    pub payload: u32,
+    /// For how long.
+    pub time: Time,
+    /// They come evenly or not at all: late ones that come together would overflow short queues, and be taken for loss.
+    pub is_even: bool,
+}
+
+/// What came of a burst.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Burst {
+    /// Payload that was sent, bit/s.
+    pub sent_bps: f64,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Datagrams that never came.
+    pub lost: u64,
+    /// Payload that arrived once the queue on the way was full, bit/s.
+    pub arrived_bps: f64,
+    /// The receiver had no time: what it did not take says nothing of the path.
+    pub receiver_was_busy: bool,
+}
+
+/// A TCP test.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TcpPlan {
+    /// For how long.
+    pub time: Time,
+    /// The sender's congestion control, where it is not the host's own choice.
+    pub congestion: Option<String>,
+    /// Goodput that the path is known to allow, bit/s.
+    pub wire_limit_bps: Option<f64>,
+}
+
+/// What came of a TCP test.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TcpSeen {
+    /// The flow's summary, with its verdict.
+    pub flow: FlowSummary,
+    /// Both ends' samples.
+    pub rows: Vec<FlowSample>,
+    /// The receiving host, where it said what it is.
+    pub receiver: Option<HostFacts>,
+    /// How much of the time the sending thread was busy, 0 to 1.
+    pub sender_busy: Option<f64>,
+    /// The same of the receiving one.
+    pub receiver_busy: Option<f64>,
+}

@@ -1,0 +1,133 @@
+//! Which measurements are made, one after another, each with what those before it found.
+
+use tune::HostFacts;
+use units::{BitRate, Time};
+
+use crate::{
+    capacity,
+    observed::{Observed, Ranking, outstanding_at_loss},
+    path::{Path, TcpPlan, TcpSeen},
+    rank::rank,
+};
+
+/// An MTU where nothing is known of it.
+const MTU: u32 = 1500;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// The sending host's name.
+    pub from: String,
+    /// The receiving host's.
+    pub to: String,
+    /// What the path should carry as goodput, bit/s, and who says so.
+    pub expected: Option<(f64, String)>,
+    /// Datagrams go no faster than this.
+    pub max_rate: BitRate,
+    /// Whether any may be sent at all.
+    pub datagrams: bool,
+    /// IP and UDP headers of a datagram, bytes.
+    pub datagram_headers: u32,
+    /// Whether the other end may be probed.
+    pub probes: bool,
+    /// How long the TCP test sends.
+    pub time: Time,
+    /// The sender's congestion control, where it is not the host's own choice.
+    pub congestion: Option<String>,
+}
+
+/// Measures a path and says what limits it. `sender` is what was read of the sending host.
+///
+/// # Errors
+/// The first measurement that failed.
+pub fn diagnose<P: Path>(
+    path: &mut P,
+    options: &Options,
+    sender: Option<HostFacts>,
+) -> Result<(Observed, Ranking), P::Error> {
+    path.doing("the round trip, and packets of all sizes");
+    let (rtt, mtu) = path.round_trip_and_mtu()?;
+    let route = path.route_mtu().unwrap_or(mtu.device);
+    let packet = mtu.passes.unwrap_or(MTU).min(mtu.device).min(route);
+    let payload = packet.saturating_sub(options.datagram_headers);
+    let mut capacity = None;
+    if options.datagrams {
+        path.doing(&format!("what the path carries: bursts of datagrams, up to {}", options.max_rate));
+        capacity = capacity::find(path, rtt, payload, options.max_rate)?;
+    }
+    path.doing(&format!("TCP, for {} s", options.time.as_secs_f64()));
+    let known = capacity.as_ref().filter(|capacity| !capacity.at_least).map(|capacity| capacity.goodput_bps);
+    let tcp = test_tcp(path, options, known)?;
+    let mut seen = Observed { rtt, mtu, capacity, ..observed(options, sender, tcp) };
+    if options.datagrams && options.probes && seen.receiver.is_some() {
+        path.doing(&format!(
+            "what other traffic leaves: streams of datagrams, {} within a second at most",
+            options.max_rate
+        ));
+        seen.available = path.available(options.max_rate, seen.mtu.passes)?;
+    }
+    let lost = seen.flow.as_ref().is_some_and(|flow| flow.retransmitted_segs.unwrap_or(0) > 0);
+    if let Some(free) = seen.free_bps().filter(|_| lost && options.datagrams) {
+        path.doing("whether packets are lost at half of what is free");
+        seen.datagrams = capacity::losses(path, free, payload)?;
+    }
+    let ranking = rank(&seen);
+    Ok((seen, ranking))
+}
+
+/// The TCP test of a diagnosis, where the path is known to allow `wire_limit_bps`.
+///
+/// # Errors
+/// Where the test failed.
+fn test_tcp<P: Path>(
+    path: &mut P,
+    options: &Options,
+    wire_limit_bps: Option<f64>,
+) -> Result<Option<TcpSeen>, P::Error> {
+    let plan = TcpPlan { time: options.time, congestion: options.congestion.clone(), wire_limit_bps };
+    path.tcp(&plan)
+}
+
+/// What the TCP test showed.
+fn observed(options: &Options, sender: Option<HostFacts>, tcp: Option<TcpSeen>) -> Observed {
+    let seen = Observed {
+        from: options.from.clone(),
+        to: options.to.clone(),
+        expected: options.expected.clone(),
+        sender,
+        ..Observed::default()
+    };
+    let Some(tcp) = tcp else { return seen };
+    Observed {
+        outstanding_at_loss: outstanding_at_loss(&tcp.rows),
+        flow: Some(tcp.flow),
+        receiver: tcp.receiver,
+        sender_busy: tcp.sender_busy,
+        receiver_busy: tcp.receiver_busy,
+        ..seen
+    }
+}
+
+/// The same path after something was changed: the TCP test again, all else as it was found.
+///
+/// # Errors
+/// Where the test failed.
+pub fn again<P: Path>(
+    path: &mut P,
+    options: &Options,
+    before: &Observed,
+    sender: HostFacts,
+) -> Result<(Observed, Ranking), P::Error> {
+    let known = before.capacity.as_ref().filter(|capacity| !capacity.at_least).map(|c| c.goodput_bps);
+    let tcp = test_tcp(path, options, known)?;
+    let seen = Observed {
+        rtt: before.rtt,
+        mtu: before.mtu,
+        capacity: before.capacity.clone(),
+        datagrams: before.datagrams,
+        available: before.available.clone(),
+        ..observed(options, Some(sender), tcp)
+    };
+    let ranking = rank(&seen);
+    Ok((seen, ranking))
+}

@@ -1,0 +1,6 @@
+//! The tests of this crate, one program: each file is a module, and linking costs once.
+
+mod cases;
+mod generated;
+mod limits;
+mod virtual_path;

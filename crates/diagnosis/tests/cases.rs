@@ -1,0 +1,163 @@
+//! Paths drawn at random, with none, one or several faults, and the truth about each: what TCP gets with each fault taken away.
+
+use datagrams::Draws;
+use diagnosis::Kind;
+use units::Time;
+
+/// What is wrong with a path.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fault {
+    /// The receiver's buffer grows to so many bytes.
+    ReceiveBuffer(u64),
+    /// The sender's.
+    SendBuffer(u64),
+    /// The receiver does not scale windows.
+    NoWindowScaling,
+    /// Packets are lost with this probability.
+    Loss(f64),
+    /// The queue is so many bandwidth-delay products.
+    ShortQueue(f64),
+    /// A link has only this share of what the path should carry.
+    SlowHop(f64),
+    /// Other datagrams take this share of the link.
+    OtherDatagrams(f64),
+    /// So many other TCP flows cross it.
+    OtherTcp(u32),
+}
+
+impl Fault {
+    /// The limit that it is.
+    pub fn kind(self) -> Kind {
+        match self {
+            Fault::ReceiveBuffer(_) => Kind::ReceiveBuffer,
+            Fault::SendBuffer(_) => Kind::SendBuffer,
+            Fault::NoWindowScaling => Kind::WindowScaling,
+            Fault::Loss(_) => Kind::Loss,
+            Fault::ShortQueue(_) => Kind::ShortQueue,
+            Fault::SlowHop(_) => Kind::SlowHop,
+            Fault::OtherDatagrams(_) | Fault::OtherTcp(_) => Kind::CompetingTraffic,
+        }
+    }
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::ReceiveBuffer(_) => "receive buffer",
+            Fault::SendBuffer(_) => "send buffer",
+            Fault::NoWindowScaling => "no window scaling",
+            Fault::Loss(_) => "random loss",
+            Fault::ShortQueue(_) => "short queue",
+            Fault::SlowHop(_) => "slow hop",
+            Fault::OtherDatagrams(_) => "other datagrams",
+            Fault::OtherTcp(_) => "other TCP flows",
+        }
+    }
+}
+
+/// A path and what is wrong with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    pub seed: u64,
+    pub rate_bps: f64,
+    pub rtt: Time,
+    pub queue_bdp: f64,
+    pub cc: &'static str,
+    pub faults: Vec<Fault>,
+}
+
+impl Case {
+    /// The case of a number, with so many faults.
+    pub fn drawn(seed: u64, faults: usize) -> Self {
+        let mut draws = Draws::new(seed, 77);
+        let mut between = |low: f64, high: f64| {
+            // Evenly on a logarithmic scale.
+            let share = draws.below(1 << 30) as f64 / f64::from(1 << 30);
+            low * (high / low).powf(share)
+        };
+        let rate_bps = between(10e6, 500e6).round();
+        let rtt = Time::from_secs_f64(between(0.004, 0.15));
+        let queue_bdp = between(1.0, 3.0);
+        let cc = ["cubic", "reno"][(between(1.0, 4.0) > 2.0) as usize];
+        let bdp = rate_bps / 8.0 * rtt.as_secs_f64();
+        let mut chosen: Vec<Fault> = Vec::new();
+        while chosen.len() < faults {
+            let fault = match (between(1.0, 256.0).log2()) as u32 {
+                0 => Fault::ReceiveBuffer((bdp * between(0.15, 1.2)).max(16_384.0) as u64),
+                1 => Fault::SendBuffer((bdp * between(0.15, 1.2)).max(16_384.0) as u64),
+                2 => Fault::NoWindowScaling,
+                3 => Fault::Loss(between(1e-4, 2e-2)),
+                4 => Fault::ShortQueue(between(0.02, 0.3)),
+                5 => Fault::SlowHop(between(0.15, 0.7)),
+                6 => Fault::OtherDatagrams(between(0.2, 0.8)),
+                _ => Fault::OtherTcp(between(1.0, 4.9) as u32),
+            };
+            if chosen.iter().all(|other| other.name() != fault.name()) {
+                chosen.push(fault);
+            }
+        }
+        Case { seed, rate_bps, rtt, queue_bdp, cc, faults: chosen }
+    }
+
+    /// The same without one of its faults.
+    pub fn without(&self, fault: Fault) -> Self {
+        Case { faults: self.faults.iter().copied().filter(|other| *other != fault).collect(), ..self.clone() }
+    }
+
+    fn find<T>(&self, value: impl Fn(&Fault) -> Option<T>) -> Option<T> {
+        self.faults.iter().find_map(value)
+    }
+
+    /// The scenario file.
+    pub fn text(&self) -> String {
+        let share = self.find(|f| if let Fault::SlowHop(share) = f { Some(*share) } else { None }).unwrap_or(1.0);
+        let rate = self.rate_bps * share;
+        let bdp = rate / 8.0 * self.rtt.as_secs_f64();
+        let queue_bdp =
+            self.find(|f| if let Fault::ShortQueue(bdp) = f { Some(*bdp) } else { None }).unwrap_or(self.queue_bdp);
+        let queue = (bdp * queue_bdp).max(6.0 * 1514.0);
+        let loss = self.find(|f| if let Fault::Loss(p) = f { Some(*p) } else { None }).unwrap_or(0.0);
+        let rmem = self.find(|f| if let Fault::ReceiveBuffer(b) = f { Some(*b) } else { None }).unwrap_or(1 << 28);
+        let wmem = self.find(|f| if let Fault::SendBuffer(b) = f { Some(*b) } else { None }).unwrap_or(1 << 28);
+        let scaling = if self.faults.contains(&Fault::NoWindowScaling) { 0 } else { 1 };
+        let mut flows = String::new();
+        for fault in &self.faults {
+            match fault {
+                Fault::OtherDatagrams(share) => flows.push_str(&format!(
+                    "[[flows]]\nname = \"other\"\nkind = \"udp\"\nfrom = \"h3\"\nto = \"h4\"\nrate = \"{}bit\"\n",
+                    (rate * share) as u64
+                )),
+                Fault::OtherTcp(count) => {
+                    for number in 0..*count {
+                        flows.push_str(&format!(
+                            "[[flows]]\nname = \"other-{number}\"\nfrom = \"h3\"\nto = \"h4\"\ncc = \"cubic\"\n"
+                        ));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if flows.is_empty() {
+            // A scenario has a flow.
+            flows.push_str("[[flows]]\nname = \"none\"\nkind = \"ping\"\nfrom = \"h3\"\nto = \"h4\"\ncount = 1\n");
+        }
+        let (initial_rmem, initial_wmem) = (131_072.min(rmem), 16_384.min(wmem));
+        format!(
+            "duration = \"1000s\"\nseed = {seed}\n\
+             [hosts.h1]\naddress = \"10.0.0.1/24\"\nsysctl = {{ \"net.ipv4.tcp_wmem\" = \"4096 {initial_wmem} {wmem}\" }}\n\
+             [hosts.h2]\naddress = \"10.0.0.2/24\"\n\
+             sysctl = {{ \"net.ipv4.tcp_rmem\" = \"4096 {initial_rmem} {rmem}\", \"net.ipv4.tcp_window_scaling\" = \"{scaling}\" }}\n\
+             [hosts.h3]\naddress = \"10.0.0.3/24\"\nsysctl = {{ \"net.ipv4.tcp_wmem\" = \"4096 16384 268435456\" }}\n\
+             [hosts.h4]\naddress = \"10.0.0.4/24\"\nsysctl = {{ \"net.ipv4.tcp_rmem\" = \"4096 131072 268435456\" }}\n\
+             [switches]\nnames = [\"s1\", \"s2\"]\n\
+             [[links]]\nends = [\"h1\", \"s1\"]\n[[links]]\nends = [\"h3\", \"s1\"]\n\
+             [[links]]\nends = [\"s1\", \"s2\"]\n\
+             forward = {{ rate = \"{rate}bit\", queue = \"{queue}B\", delay = \"{delay}us\", loss = {loss} }}\n\
+             backward = {{ delay = \"{delay}us\" }}\n\
+             [[links]]\nends = [\"s2\", \"h2\"]\n[[links]]\nends = [\"s2\", \"h4\"]\n{flows}",
+            seed = self.seed,
+            rate = rate as u64,
+            queue = queue as u64,
+            delay = self.rtt.0 / 2000,
+        )
+    }
+}

@@ -1,0 +1,212 @@
+//! A path in virtual time as a diagnosis measures it: a scenario's network, with the scenario's flows as other traffic.
+
+use std::{collections::BTreeMap, convert::Infallible, error::Error};
+
+use cc::{Source, Values, native::Library};
+use diagnosis::{Burst, DatagramPlan, Mtu, Path, TcpPlan, TcpSeen};
+use probe::{Available, AvailableAnswer, Budget, Limits, Method, Seen, Step};
+use scenario::{Cc, Flow, Kind, Ping, Scenario, Tcp, Udp};
+use sim::{Controllers, Measured, Session, Side};
+use tcp::CongestionControl;
+use tune::{HostFacts, Reading, Setting};
+use units::{BitRate, Bytes, Time};
+use verdict::{Buffer, FlowContext, FlowTimes, Generator};
+
+/// Measurements of one diagnosis, at most.
+pub const PLACES: usize = 40;
+/// Other traffic runs for so long before anything is measured.
+const WARM_UP: Time = Time::from_secs(2);
+/// Rests between measurements.
+const REST: Time = Time::from_millis(300);
+/// A diagnosis waits no longer for what is available (as the program does).
+const PATIENCE: Time = Time::from_secs(20);
+const ECHOES: u32 = 5;
+/// As `longfat serve`'s clocks tell.
+const RESOLUTION_NS: f64 = 1000.0;
+/// The difference of the two ends' clocks, ns.
+const OFFSET: i64 = 7_777_777_777;
+const MTU: u32 = 1500;
+const SETTLED: f64 = 0.4;
+
+/// The program's congestion controls by name.
+#[derive(Default)]
+pub struct Native(BTreeMap<String, Library>);
+
+impl Controllers for Native {
+    fn controller(
+        &mut self,
+        flow: &Flow,
+        side: Side,
+    ) -> Result<Box<dyn CongestionControl>, Box<dyn Error + Send + Sync>> {
+        let name = match (&flow.kind, side) {
+            (Kind::Tcp(Tcp { cc: Some(cc), .. }), Side::Sender) => cc.name().to_owned(),
+            _ => "cubic".into(),
+        };
+        if !self.0.contains_key(&name) {
+            let source = Source::built_in(&name).ok_or(format!("no {name}"))?;
+            self.0.insert(name.clone(), Library::open(&source, &Values::default())?);
+        }
+        let mut controller = self.0[&name].controller(None)?;
+        controller.set_seed(1 + side as u64);
+        Ok(Box::new(controller))
+    }
+}
+
+/// A path from `h1` to `h2`.
+pub struct VirtualPath<'a> {
+    session: Session<'a>,
+    scenario: &'a Scenario,
+    cc: String,
+}
+
+impl<'a> VirtualPath<'a> {
+    /// Of a session whose scenario has [`PLACES`] for measurements. TCP tests have this congestion control.
+    pub fn new(mut session: Session<'a>, scenario: &'a Scenario, cc: &str) -> Self {
+        session.pass(WARM_UP).unwrap();
+        VirtualPath { session, scenario, cc: cc.into() }
+    }
+
+    fn measure(&mut self, kind: Kind, time: Time) -> Measured {
+        let measured = self.session.measure(kind, time).unwrap();
+        self.session.pass(REST).unwrap();
+        measured
+    }
+
+    /// What would be read of a host.
+    pub fn facts(&self, name: &str) -> HostFacts {
+        let host = self.scenario.host(name).unwrap();
+        let defaults = [
+            ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
+            ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+            ("net.ipv4.tcp_window_scaling", "1"),
+            ("net.ipv4.tcp_sack", "1"),
+            ("net.ipv4.tcp_timestamps", "1"),
+        ];
+        let own = host.sysctl.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let sysctls = defaults.into_iter().chain(own).map(|(name, value)| {
+            (name.to_owned(), Reading::Known(Setting { value: value.to_owned(), read_only: false }))
+        });
+        HostFacts { kernel: "6.18.0".into(), sysctls: sysctls.collect(), ..HostFacts::default() }
+    }
+
+    fn buffer(&self, host: &str, name: &str) -> Buffer {
+        let values = self.facts(host).triple(name);
+        values.map_or(Buffer::Unknown, Buffer::Tuned)
+    }
+
+    /// The goodput of a TCP test, as a diagnosis takes it.
+    pub fn goodput(&mut self, time: Time) -> f64 {
+        let plan = TcpPlan { time, congestion: None, wire_limit_bps: None };
+        let seen = self.tcp(&plan).unwrap().unwrap_or_default();
+        seen.flow.steady_goodput_bps.or(seen.flow.goodput_bps).unwrap_or(0.0)
+    }
+}
+
+impl Path for VirtualPath<'_> {
+    type Error = Infallible;
+
+    fn doing(&mut self, _: &str) {}
+
+    fn round_trip_and_mtu(&mut self) -> Result<(Time, Mtu), Infallible> {
+        let ping = Ping { interval: Time::from_millis(100), count: Some(ECHOES), payload: Bytes(56) };
+        let echoes = self.measure(Kind::Ping(ping), Time::from_secs(3));
+        let fastest = echoes.rows.iter().filter_map(|row| row.srtt_us).min().expect("an echo");
+        Ok((Time(fastest as u64 * 1000), Mtu { device: MTU, passes: Some(MTU) }))
+    }
+
+    fn route_mtu(&mut self) -> Option<u32> {
+        Some(MTU)
+    }
+
+    fn datagrams(&mut self, plan: &DatagramPlan) -> Result<Option<Burst>, Infallible> {
+        let size = plan.rate.as_f64() / 8.0 * plan.time.as_secs_f64();
+        let udp = Udp {
+            rate: plan.rate,
+            packet: Some(Bytes(plan.payload.into())),
+            size: Some(Bytes((size as u64 / u64::from(plan.payload)).max(1) * u64::from(plan.payload))),
+            bursts: None,
+        };
+        let seen = self.measure(Kind::Udp(udp), Time(plan.time.0 + Time::from_secs(3).0));
+        let received: Vec<(i64, i64)> =
+            seen.rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
+        let last = received.last().map_or(0, |row| row.1);
+        let end = received.iter().find(|row| row.1 == last).copied().unwrap_or_default();
+        let begin = received.iter().find(|row| row.1 > 0).copied().unwrap_or_default();
+        let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLED) as i64;
+        let first = received.iter().find(|row| row.0 >= from).copied().unwrap_or_default();
+        let seconds = (end.0 - first.0).max(1) as f64 * 1e-6;
+        let sent = seen.rows.last().and_then(|row| row.datagrams_sent).unwrap_or(0) as u64;
+        Ok(Some(Burst {
+            sent_bps: plan.rate.as_f64(),
+            sent,
+            lost: sent.saturating_sub(last as u64),
+            arrived_bps: (end.1 - first.1) as f64 * f64::from(plan.payload) * 8.0 / seconds,
+            receiver_was_busy: false,
+        }))
+    }
+
+    fn tcp(&mut self, plan: &TcpPlan) -> Result<Option<TcpSeen>, Infallible> {
+        let cc = plan.congestion.clone().unwrap_or_else(|| self.cc.clone());
+        let mut seen = self.measure(Kind::Tcp(Tcp { cc: Some(Cc::Named(cc)), ..Tcp::default() }), plan.time);
+        let Some(name) = seen.rows.first().map(|row| row.flow.clone()) else { return Ok(None) };
+        let context = FlowContext {
+            name,
+            from: "h1".into(),
+            to: "h2".into(),
+            wire_limit_bps: plan.wire_limit_bps,
+            unknown_path: plan.wire_limit_bps.is_none(),
+            send_buffer: self.buffer("h1", "net.ipv4.tcp_wmem"),
+            receive_buffer: self.buffer("h2", "net.ipv4.tcp_rmem"),
+            generator: Some(Generator::default()),
+            ..FlowContext::default()
+        };
+        let micros = |time: Time| (time.0 / 1000) as i64;
+        let times = FlowTimes {
+            kind: "tcp".into(),
+            cc: seen.cc.clone(),
+            started_us: seen.connected.map(micros),
+            ended_us: Some(micros(seen.ended)),
+            bytes: seen.bytes,
+        };
+        verdict::decide(&mut seen.rows, &[], &context);
+        let flow = verdict::summarize(&seen.rows, &seen.events, &times, &context);
+        Ok(Some(TcpSeen {
+            flow,
+            rows: seen.rows,
+            receiver: Some(self.facts("h2")),
+            sender_busy: Some(0.1),
+            receiver_busy: Some(0.1),
+        }))
+    }
+
+    fn available(&mut self, most: BitRate, mtu: Option<u32>) -> Result<Option<AvailableAnswer>, Infallible> {
+        let limits =
+            Limits { most_bytes: most.0 / 8, mtu: mtu.unwrap_or(MTU), resolution_ns: RESOLUTION_NS };
+        let mut method = Available::new(limits);
+        let mut budget = Budget::new(most);
+        let until = Time(self.session.now().0 + PATIENCE.0);
+        while self.session.now() < until {
+            let Step::Send(fleet) = method.next() else { return Ok(Some(method.answer())) };
+            let mut seen = Vec::new();
+            for train in &fleet.trains {
+                let earliest = Time(self.session.now().0 + fleet.gap.0);
+                let begin = budget.earliest(earliest, train).expect("within the limit");
+                self.session.pass(Time(begin.0 - self.session.now().0)).unwrap();
+                let at: Vec<Time> = train.at_ns.iter().map(|ns| Time(*ns)).collect();
+                let arrived = self.session.send_train(train.bytes, &at).unwrap();
+                budget.spend(begin, Time(begin.0 + train.duration_ns()), train);
+                seen.push(Seen {
+                    bytes: train.bytes,
+                    sent_ns: train.at_ns.iter().map(|ns| (begin.0 + ns) as i64).collect(),
+                    arrived_ns: arrived.iter().map(|at| Some((begin.0 + at.as_ref()?.0) as i64 + OFFSET)).collect(),
+                    host_drops: 0,
+                });
+            }
+            method.take(&seen);
+        }
+        let mut answer = method.answer();
+        answer.validity.valid = false;
+        answer.validity.reasons.push("it was cut short".into());
+        Ok(Some(answer))
+    }
+}

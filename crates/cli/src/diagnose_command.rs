@@ -14,14 +14,8 @@ use tune::{Goal, Roots, Wanted};
 use units::{BitRate, Time, three_digits};
 
 use crate::{
-    diagnose_text,
-    exit::Exit,
-    interrupt, iperf_values,
-    measured_path::MeasuredPath,
-    output, path_facts,
-    path_test::Tests,
-    test_args::Identity,
-    tune_command,
+    diagnose_text, exit::Exit, interrupt, iperf_values, measured_path::MeasuredPath, output, path_facts,
+    path_test::Tests, test_args::Identity, tune_command,
 };
 
 const SCHEMA: &str = "longfat.diagnosis/1";
@@ -113,8 +107,7 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
         stop,
         records: Vec::new(),
     };
-    let mut path =
-        MeasuredPath { tests, address: path_facts::address(&args.host)?, device_mtu: DEVICE_MTU };
+    let mut path = MeasuredPath { tests, address: path_facts::address(&args.host)?, device_mtu: DEVICE_MTU };
     let found = diagnose(args, &mut path)?;
     if !json {
         output::text(&diagnose_text::diagnosis(&found))?;
@@ -165,11 +158,7 @@ fn expected(args: &DiagnoseArgs, device: Option<&tune::Device>, mtu: u32) -> Opt
 }
 
 /// Tunes this host for what was found and tests again; `None` where there is nothing to change.
-fn tune(
-    args: &DiagnoseArgs,
-    found: &Diagnosis,
-    path: &mut MeasuredPath,
-) -> anyhow::Result<Option<After>> {
+fn tune(args: &DiagnoseArgs, found: &Diagnosis, path: &mut MeasuredPath) -> anyhow::Result<Option<After>> {
     let seen = &found.seen;
     let rate = seen.capacity.as_ref().map(|capacity| capacity.goodput_bps * RESERVE);
     let Some(rate) = rate.or(seen.expected.as_ref().map(|(goodput, _)| *goodput)) else {
@@ -213,7 +202,7 @@ fn document(found: &Diagnosis, after: Option<&After>, records: &[PathBuf]) -> Va
         "expected_goodput_bps": seen.expected.as_ref().map(|(bps, _)| bps),
         "datagrams_below_capacity": datagrams,
         "bdp_bytes": seen.bdp(),
-        "outstanding_at_loss_bytes": seen.outstanding_at_loss,
+        "outstanding_at_loss_bytes": seen.losses.map(|losses| losses.outstanding_bytes),
         "sender_busy": seen.sender_busy,
         "receiver_busy": seen.receiver_busy,
         "flow": seen.flow,

@@ -64,7 +64,6 @@ impl Path for MeasuredPath<'_> {
             block: None,
             is_even: false,
             congestion: plan.congestion.clone(),
-            wire_limit_bps: plan.wire_limit_bps,
         })?;
         Ok(done.and_then(|done| {
             Some(TcpSeen {

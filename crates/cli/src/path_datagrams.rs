@@ -21,7 +21,6 @@ pub fn send(tests: &mut Tests, plan: &DatagramPlan) -> anyhow::Result<Option<Bur
         block: Some(Bytes(plan.payload.into())),
         is_even: plan.is_even,
         congestion: None,
-        wire_limit_bps: None,
     };
     let Some(done) = tests.run(&test)? else { return Ok(None) };
     let Some(end) = done.report.end.as_ref().and_then(|end| end.streams.first()) else { return Ok(None) };

@@ -56,8 +56,6 @@ pub struct PathTest {
     pub is_even: bool,
     /// The sender's congestion control.
     pub congestion: Option<String>,
-    /// Goodput that the path is known to allow.
-    pub wire_limit_bps: Option<f64>,
 }
 
 /// What came of one.
@@ -88,11 +86,7 @@ impl Tests<'_> {
         let mut teller = Teller::new(Form::Json, SAMPLE, false, Some(recording));
         let tested = iperf3::test(&options, &self.stop, &mut teller);
         let seen = teller.finish();
-        let ends = test_record::Ends {
-            wire_limit_bps: test.wire_limit_bps,
-            busy: tested.busy,
-            peer_busy: tested.peer_busy,
-        };
+        let ends = test_record::Ends { busy: tested.busy, peer_busy: tested.peer_busy };
         let kept = test_record::keep(seen, tested.peer_samples, &options, &tested.report, ends)?;
         match tested.error {
             None => {}

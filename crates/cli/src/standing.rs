@@ -294,6 +294,14 @@ pub fn describe(status: &Status) -> String {
         "{}: {} (process {}, up {:.0} s, packets late p99 {:.0} us)",
         status.name, status.title, status.pid, status.up_s, status.emulator_late_p99_us
     )];
+    if status.stalls > 0 {
+        lines.push(format!(
+            "  the emulator stalled {} times, {:.1} ms in total and {:.1} ms at most: this machine was busy",
+            status.stalls,
+            status.stalled_total_us / 1000.0,
+            status.stalled_max_us / 1000.0
+        ));
+    }
     lines
         .extend(status.nodes.iter().map(|n| format!("  {:6} {}  {}", n.kind, n.name, n.addresses.join(" "))));
     lines.extend(status.links.iter().filter(|l| l.state != "ideal").map(|l| {

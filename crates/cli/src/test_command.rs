@@ -37,7 +37,7 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let mut teller = Teller::new(form, args.sample, args.is_auto(), recording);
     let tested = iperf3::test(&options, &stop, &mut teller);
     let Tested { report, error, peer_samples, busy, peer_busy, .. } = tested;
-    let ends = test_record::Ends { wire_limit_bps: None, busy, peer_busy };
+    let ends = test_record::Ends { busy, peer_busy };
     let seen = teller.finish();
     let kept = test_record::keep(seen, peer_samples, &options, &report, ends)?;
     match form {

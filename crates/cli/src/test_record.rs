@@ -30,8 +30,6 @@ const NEAR: i64 = 2;
 /// What is known of a test beside its report.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ends {
-    /// Goodput that the path is known to allow.
-    pub wire_limit_bps: Option<f64>,
     /// How much of the time this end's busiest stream ran or waited for a processor, 0 to 1.
     pub busy: Option<f64>,
     /// The same of the other end.
@@ -102,8 +100,7 @@ pub fn keep(
         let end = report.end.as_ref();
         let stream = end.and_then(|end| end.streams.iter().find(|stream| stream.id == connection.id));
         let mut context = FlowContext {
-            wire_limit_bps: ends.wire_limit_bps,
-            unknown_path: ends.wire_limit_bps.is_none(),
+            unknown_path: true,
             is_one_host: connection.local.ip() == connection.remote.ip(),
             ..context(start, &options.spec, &name, connection.sender, here)
         };

@@ -39,79 +39,87 @@ fn serve(lab: &Lab, before: &[&str]) -> Running {
     running
 }
 
-/// The diagnosis of a scenario of `scenarios/faults`.
-fn diagnosis(name: &str, before_serve: &[&str], options: &[&str]) -> Value {
+/// So often a diagnosis is made until the lab was not disturbed.
+const TRIES: u32 = 3;
+
+/// The diagnosis of a scenario of `scenarios/faults`, and whether the emulator stalled so long meanwhile that it can be wrong.
+fn diagnosis(name: &str, before_serve: &[&str]) -> (Value, bool) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/faults/{name}.toml"));
     let place = Place::new("");
     let lab = Lab::of(&place, &file, &[]);
     let _server = serve(&lab, before_serve);
     let command = [common::binary(), "diagnose", "h2", "--rate", "100mbit", "-t", "4", "--json"];
-    let ran = lab.exec("h1", &[&command, options].concat());
-    let document = ran.json();
+    let document = lab.exec("h1", &command).json();
     let records = document["records"].as_array().unwrap();
     assert!(
         records.iter().all(|record| place.path(record.as_str().unwrap()).join("summary.json").is_file()),
         "{records:?}"
     );
-    document
+    // What is held up for so long comes as a burst, which the shortest queue of these scenarios (2.4 ms) drops.
+    (document, lab.status()["stalled_max_us"].as_f64().unwrap() >= 2000.0)
 }
 
-/// The first limit's kind and host, with what to say if they are wrong.
-fn first(name: &str, before_serve: &[&str]) -> (String, Value, String) {
-    let document = diagnosis(name, before_serve, &[]);
+/// The first limit's kind and host, what to say if they are wrong, and whether the lab was disturbed.
+fn first(name: &str, before_serve: &[&str]) -> (String, Value, String, bool) {
+    let (document, disturbed) = diagnosis(name, before_serve);
     let limits = &document["limits"];
     let told = format!("{name}: {limits:#}\n{:#}", document["flow"]["limited"]);
     let healthy = limits[0]["kind"] == "path_rate";
     assert_eq!(document["healthy"], healthy, "{told}");
-    (limits[0]["kind"].as_str().unwrap_or_default().into(), limits[0]["host"].clone(), told)
+    (limits[0]["kind"].as_str().unwrap_or_default().into(), limits[0]["host"].clone(), told, disturbed)
 }
 
-/// Fails unless a limit of this kind comes first; returns its host.
-fn is_named_first(name: &str, expected: &str) -> Value {
+/// Fails unless a limit of this kind comes first, on this host if it is on one. What a disturbed lab says otherwise says nothing.
+fn is_named_first(name: &str, expected: &str, on: Option<&str>) {
     let _turn = a_lab_among_others();
-    let (kind, host, told) = first(name, &[]);
-    assert_eq!(kind, expected, "{told}");
-    host
+    for _ in 0..TRIES {
+        let (kind, host, told, disturbed) = first(name, &[]);
+        if (kind.as_str(), host.as_str()) == (expected, on) {
+            return;
+        }
+        assert!(disturbed, "{told}");
+    }
+    testing::skip(testing::Missing::QuietMachine, format_args!("{name}: the emulator stalled each time"));
 }
 
 #[test]
 fn the_healthy_path_is_said_to_be_one() {
-    is_named_first("healthy", "path_rate");
+    is_named_first("healthy", "path_rate", None);
 }
 
 #[test]
 fn a_small_receive_buffer_is_named_first() {
-    assert_eq!(is_named_first("small-rmem", "receive_buffer"), "h2");
+    is_named_first("small-rmem", "receive_buffer", Some("h2"));
 }
 
 #[test]
 fn a_small_send_buffer_is_named_first() {
-    assert_eq!(is_named_first("small-wmem", "send_buffer"), "this host");
+    is_named_first("small-wmem", "send_buffer", Some("this host"));
 }
 
 #[test]
 fn a_window_without_scaling_is_named_first() {
-    assert_eq!(is_named_first("window-scaling-off", "window_scaling"), "h2");
+    is_named_first("window-scaling-off", "window_scaling", Some("h2"));
 }
 
 #[test]
 fn a_lossy_link_is_named_first() {
-    is_named_first("lossy-link", "loss");
+    is_named_first("lossy-link", "loss", None);
 }
 
 #[test]
 fn a_short_queue_is_named_first() {
-    is_named_first("small-switch-buffer", "short_queue");
+    is_named_first("small-switch-buffer", "short_queue", None);
 }
 
 #[test]
 fn a_slow_hop_is_named_first() {
-    is_named_first("half-speed-hop", "slow_hop");
+    is_named_first("half-speed-hop", "slow_hop", None);
 }
 
 #[test]
 fn an_mtu_black_hole_is_named_first() {
-    is_named_first("mtu-black-hole", "mtu_black_hole");
+    is_named_first("mtu-black-hole", "mtu_black_hole", None);
 }
 
 /// The reader shares a processor with a program that never rests, and has a fiftieth of its weight.
@@ -126,7 +134,7 @@ fn a_receiver_without_time_is_named_first() {
     let _restless = Running(std::process::Command::new("taskset").args(restless).spawn().unwrap());
     // The emulator, too, needs a processor: on a busy machine the path itself is slow at times.
     for _ in 0..3 {
-        let (kind, host, _) = first("cpu-bound-receiver", &["nice", "-n", "17", "taskset", "-c", cpu]);
+        let (kind, host, ..) = first("cpu-bound-receiver", &["nice", "-n", "17", "taskset", "-c", cpu]);
         if (kind.as_str(), host) == ("receiver_cpu", "h2".into()) {
             return;
         }

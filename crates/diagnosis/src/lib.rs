@@ -4,14 +4,14 @@
 //! faults are known.
 
 mod capacity;
+mod losses;
 mod observed;
 mod path;
 mod procedure;
 mod rank;
 
-pub use observed::{
-    Capacity, Datagrams, Kind, Limit, Mtu, Observed, Ranking, is_busy, outstanding_at_loss,
-};
+pub use losses::Losses;
+pub use observed::{Capacity, Datagrams, Kind, Limit, Mtu, Observed, Ranking, is_busy};
 pub use path::{Burst, DatagramPlan, Path, TcpPlan, TcpSeen};
 pub use procedure::{Options, again, diagnose};
 pub use rank::rank;

@@ -6,17 +6,27 @@
 //! will.
 
 use model::bdp_f64;
-use probe::AvailableAnswer;
-use schema::{Cause, FlowSample, FlowSummary};
+use probe::{AvailableAnswer, Interval};
+use schema::{Cause, FlowSummary};
 use serde::Serialize;
 use tune::HostFacts;
 use units::{BitRate, Time};
+
+use crate::losses::Losses;
 
 /// A flow that has so much of the path's goodput has the path.
 const WHOLE: f64 = 0.88;
 /// A thread that runs or waits for a processor for so much of the time has no time left.
 const BUSY: f64 = 0.85;
 
+/// A queue that is there in so many of the samples stands.
+const STANDS: f64 = 0.8;
+/// Others are there if the test's packets were behind theirs in so many of the samples.
+const BEHIND: f64 = 0.4;
+/// What others must have had of what the path carries, to be worth mentioning.
+const OTHERS: f64 = 0.2;
+/// Where other traffic leaves less than so much of what a path carries, the path is shared.
+const UNSHARED: f64 = 0.93;
 /// IPv4 and TCP headers with timestamps, bytes.
 const TCP_IP_HEADERS: f64 = 52.0;
 
@@ -150,8 +160,12 @@ pub struct Observed {
     pub datagrams: Datagrams,
     /// The test's only flow; `None` where there was none.
     pub flow: Option<FlowSummary>,
-    /// Median of what was outstanding when losses came, bytes.
-    pub outstanding_at_loss: Option<f64>,
+    /// The test's losses; `None` where there were none.
+    pub losses: Option<Losses>,
+    /// In what share of the samples of the test's second half a queue stood in the path.
+    pub queued: Option<f64>,
+    /// In what share of them packets waited longer than the test's own could make them.
+    pub behind_others: Option<f64>,
     /// How much of the time the sending thread was busy.
     pub sender_busy: Option<f64>,
     /// The same of the receiving one.
@@ -165,60 +179,95 @@ impl Observed {
         flow.and_then(|flow| flow.steady_goodput_bps.or(flow.goodput_bps)).unwrap_or(0.0)
     }
 
-    /// What the path has to give beside other traffic, as TCP payload in bit/s: a rate at which packets are not lost for want of room.
-    pub fn free_bps(&self) -> Option<f64> {
-        let capacity = self.capacity.as_ref()?.goodput_bps;
-        Some(self.available_bps().map_or(capacity, |(available, _)| available.min(capacity)))
+    /// What the slowest link carries where nobody else uses it, as TCP payload in bit/s: a burst of datagrams shares it with other
+    /// traffic, the probe's trains do not.
+    pub fn carried_bps(&self) -> Option<f64> {
+        let burst = self.capacity.as_ref().map(|capacity| capacity.goodput_bps);
+        let probe = self.available.as_ref().and_then(|answer| {
+            let capacity = answer.capacity.as_ref()?;
+            Some(capacity.capacity_bps?.value * payload_share(capacity.packet_bytes))
+        });
+        [burst, probe].into_iter().flatten().reduce(f64::max)
     }
 
-    /// What other traffic leaves, as TCP payload in bit/s, and whether the probe stands by it.
-    pub fn available_bps(&self) -> Option<(f64, bool)> {
+    /// What other traffic leaves of that.
+    pub fn left_bps(&self) -> Option<Interval> {
         let answer = self.available.as_ref()?;
-        let payload = 1.0 - TCP_IP_HEADERS / f64::from(answer.packet_bytes.max(100));
-        Some((answer.available_bps?.value * payload, answer.validity.valid))
+        Some(answer.available_bps?.times(payload_share(answer.packet_bytes)))
+    }
+
+    /// Whether other traffic takes a part of the path that is worth mentioning: a probe says so, or what it must have had.
+    pub fn is_shared(&self) -> bool {
+        match self.carried_bps().zip(self.left_bps()) {
+            Some((carried, left)) => left.high < UNSHARED * carried,
+            None => self.others_had_bps().is_some(),
+        }
+    }
+
+    /// What others had while the test ran, as TCP payload in bit/s, at most: a queue stood in the path, or others' packets stood in it, so its
+    /// slowest link was busy, and the test had a part of that only. `None` where no queue was, or the test had nearly all.
+    pub fn others_had_bps(&self) -> Option<f64> {
+        let stood = self.queued.filter(|queued| *queued >= STANDS);
+        let behind = self.behind_others.filter(|behind| *behind >= BEHIND);
+        let carried = self.carried_bps().filter(|_| stood.or(behind).is_some())?;
+        let others = carried - self.got();
+        (others >= OTHERS * carried).then_some(others)
+    }
+
+    /// A rate at which packets are not lost for want of room, as TCP payload in bit/s.
+    pub fn free_bps(&self) -> Option<f64> {
+        let carried = self.carried_bps()?;
+        let others = if self.others_had_bps().is_some() { self.got() } else { carried };
+        Some(self.left_bps().map_or(others, |left| left.value.min(carried)))
     }
 
     /// The path's bandwidth-delay product, bytes.
     pub fn bdp(&self) -> Option<f64> {
-        let carried = self.capacity.as_ref()?.goodput_bps.max(self.got());
+        let carried = self.carried_bps()?.max(self.got());
         Some(bdp_f64(BitRate(carried as u64), self.rtt))
     }
 
-    pub(crate) fn verdict(&self) -> Option<Cause> {
-        self.flow.as_ref()?.verdict
+    /// The round-trip time without a queue, microseconds.
+    pub(crate) fn base_rtt_us(&self) -> f64 {
+        let least = self.flow.as_ref().and_then(|flow| flow.min_rtt_us).unwrap_or(f64::INFINITY);
+        // TCP's timestamps count milliseconds.
+        self.rtt.as_micros_f64().min(least + 1000.0)
     }
 
-    /// The test had what the path gives.
+    /// What held the test down. The samples alone cannot tell a full link from bursts that wait for themselves; what the link carries, and
+    /// what others leave of it, can.
+    pub(crate) fn verdict(&self) -> Option<Cause> {
+        let flow = self.flow.as_ref()?;
+        let is_full = flow.verdict == Some(Cause::PathRate);
+        let has_room = self.carried_bps().is_some_and(|carried| self.got() < WHOLE * carried);
+        if !is_full || !has_room || self.is_shared() {
+            return flow.verdict;
+        }
+        if self.losses.is_some_and(|losses| losses.episodes > 1) {
+            return Some(Cause::Loss);
+        }
+        let share = |cause: &Cause| flow.limited_steady.share(*cause).max(flow.limited.share(*cause));
+        let others = Cause::ALL.into_iter().filter(|cause| *cause != Cause::PathRate && share(cause) > 0.0);
+        others.max_by(|a, b| share(a).total_cmp(&share(b))).or(flow.verdict)
+    }
+
+    /// The test had what the path gives where nobody else uses it.
     pub(crate) fn is_whole(&self) -> bool {
         if self.expected.as_ref().is_some_and(|(expected, _)| self.got() >= WHOLE * expected) {
             return true;
         }
-        match self.capacity.as_ref().filter(|capacity| !capacity.at_least) {
-            Some(capacity) => self.got() >= WHOLE * capacity.goodput_bps,
-            None => self.verdict() == Some(Cause::PathRate) && !is_busy(self.receiver_busy),
+        let at_least = self.capacity.as_ref().is_some_and(|capacity| capacity.at_least);
+        match self.carried_bps() {
+            Some(carried) if self.got() < WHOLE * carried => false,
+            Some(_) if !at_least => true,
+            _ => self.verdict() == Some(Cause::PathRate) && !is_busy(self.receiver_busy),
         }
     }
 }
 
-/// The median of what was outstanding when losses came, bytes: the most of the last two round trips before a retransmission,
-/// counted once for each episode. `None` without losses.
-pub fn outstanding_at_loss(rows: &[FlowSample]) -> Option<f64> {
-    let mut found: Vec<f64> = Vec::new();
-    let mut quiet_until = i64::MIN;
-    for (index, pair) in rows.windows(2).enumerate() {
-        let lost = pair[1].total_retrans_segs > pair[0].total_retrans_segs;
-        if !lost || pair[1].time_us < quiet_until {
-            continue;
-        }
-        let reach = 2 * pair[1].srtt_us.unwrap_or(0);
-        quiet_until = pair[1].time_us + reach;
-        let before =
-            rows[..=index].iter().rev().take_while(|row| row.time_us >= pair[1].time_us - reach.max(1));
-        let outstanding = |row: &FlowSample| Some((row.unacked_segs? * row.snd_mss_bytes?) as f64);
-        found.extend(before.filter_map(outstanding).reduce(f64::max));
-    }
-    found.sort_by(f64::total_cmp);
-    found.get(found.len() / 2).copied()
+/// TCP's payload of packets of so many bytes.
+fn payload_share(packet_bytes: u32) -> f64 {
+    1.0 - TCP_IP_HEADERS / f64::from(packet_bytes.max(100))
 }
 
 /// Whether a thread that ran, or waited for a processor, for this share of the time had none left.

@@ -79,8 +79,6 @@ pub struct TcpPlan {
     pub time: Time,
     /// The sender's congestion control, where it is not the host's own choice.
     pub congestion: Option<String>,
-    /// Goodput that the path is known to allow, bit/s.
-    pub wire_limit_bps: Option<f64>,
 }
 
 /// What came of a TCP test.

@@ -1,11 +1,13 @@
 //! Which measurements are made, one after another, each with what those before it found.
 
+use schema::FlowSample;
 use tune::HostFacts;
 use units::{BitRate, Time};
 
 use crate::{
     capacity,
-    observed::{Observed, Ranking, outstanding_at_loss},
+    losses::{Losses, behind_others_share, queued_share},
+    observed::{Observed, Ranking},
     path::{Path, TcpPlan, TcpSeen},
     rank::rank,
 };
@@ -56,9 +58,9 @@ pub fn diagnose<P: Path>(
         capacity = capacity::find(path, rtt, payload, options.max_rate)?;
     }
     path.doing(&format!("TCP, for {} s", options.time.as_secs_f64()));
-    let known = capacity.as_ref().filter(|capacity| !capacity.at_least).map(|capacity| capacity.goodput_bps);
-    let tcp = test_tcp(path, options, known)?;
-    let mut seen = Observed { rtt, mtu, capacity, ..observed(options, sender, tcp) };
+    let tcp = test_tcp(path, options)?;
+    let rows = tcp.as_ref().map_or(Vec::new(), |tcp| tcp.rows.clone());
+    let mut seen = Observed { mtu, capacity, ..observed(options, sender, rtt, tcp) };
     if options.datagrams && options.probes && seen.receiver.is_some() {
         path.doing(&format!(
             "what other traffic leaves: streams of datagrams, {} within a second at most",
@@ -66,6 +68,7 @@ pub fn diagnose<P: Path>(
         ));
         seen.available = path.available(options.max_rate, seen.mtu.passes)?;
     }
+    seen.behind_others = behind_others(&seen, &rows);
     let lost = seen.flow.as_ref().is_some_and(|flow| flow.retransmitted_segs.unwrap_or(0) > 0);
     if let Some(free) = seen.free_bps().filter(|_| lost && options.datagrams) {
         path.doing("whether packets are lost at half of what is free");
@@ -75,37 +78,34 @@ pub fn diagnose<P: Path>(
     Ok((seen, ranking))
 }
 
-/// The TCP test of a diagnosis, where the path is known to allow `wire_limit_bps`.
-///
-/// # Errors
-/// Where the test failed.
-fn test_tcp<P: Path>(
-    path: &mut P,
-    options: &Options,
-    wire_limit_bps: Option<f64>,
-) -> Result<Option<TcpSeen>, P::Error> {
-    let plan = TcpPlan { time: options.time, congestion: options.congestion.clone(), wire_limit_bps };
-    path.tcp(&plan)
+fn test_tcp<P: Path>(path: &mut P, options: &Options) -> Result<Option<TcpSeen>, P::Error> {
+    path.tcp(&TcpPlan { time: options.time, congestion: options.congestion.clone() })
+}
+
+fn behind_others(seen: &Observed, rows: &[FlowSample]) -> Option<f64> {
+    behind_others_share(rows, seen.base_rtt_us(), seen.carried_bps()?)
 }
 
 /// What the TCP test showed.
-fn observed(options: &Options, sender: Option<HostFacts>, tcp: Option<TcpSeen>) -> Observed {
+fn observed(options: &Options, sender: Option<HostFacts>, rtt: Time, tcp: Option<TcpSeen>) -> Observed {
     let seen = Observed {
         from: options.from.clone(),
         to: options.to.clone(),
         expected: options.expected.clone(),
         sender,
+        rtt,
         ..Observed::default()
     };
     let Some(tcp) = tcp else { return seen };
-    Observed {
-        outstanding_at_loss: outstanding_at_loss(&tcp.rows),
+    let seen = Observed {
+        losses: Losses::of(&tcp.rows),
         flow: Some(tcp.flow),
         receiver: tcp.receiver,
         sender_busy: tcp.sender_busy,
         receiver_busy: tcp.receiver_busy,
         ..seen
-    }
+    };
+    Observed { queued: queued_share(&tcp.rows, seen.base_rtt_us()), ..seen }
 }
 
 /// The same path after something was changed: the TCP test again, all else as it was found.
@@ -118,16 +118,16 @@ pub fn again<P: Path>(
     before: &Observed,
     sender: HostFacts,
 ) -> Result<(Observed, Ranking), P::Error> {
-    let known = before.capacity.as_ref().filter(|capacity| !capacity.at_least).map(|c| c.goodput_bps);
-    let tcp = test_tcp(path, options, known)?;
-    let seen = Observed {
-        rtt: before.rtt,
+    let tcp = test_tcp(path, options)?;
+    let rows = tcp.as_ref().map_or(Vec::new(), |tcp| tcp.rows.clone());
+    let mut seen = Observed {
         mtu: before.mtu,
         capacity: before.capacity.clone(),
         datagrams: before.datagrams,
         available: before.available.clone(),
-        ..observed(options, Some(sender), tcp)
+        ..observed(options, Some(sender), before.rtt, tcp)
     };
+    seen.behind_others = behind_others(&seen, &rows);
     let ranking = rank(&seen);
     Ok((seen, ranking))
 }

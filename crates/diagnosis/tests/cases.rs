@@ -19,7 +19,7 @@ pub enum Fault {
     ShortQueue(f64),
     /// A link has only this share of what the path should carry.
     SlowHop(f64),
-    /// Other datagrams take this share of the link.
+    /// Other datagrams at this rate, bit/s.
     OtherDatagrams(f64),
     /// So many other TCP flows cross it.
     OtherTcp(u32),
@@ -88,14 +88,26 @@ impl Case {
                 3 => Fault::Loss(between(1e-4, 2e-2)),
                 4 => Fault::ShortQueue(between(0.02, 0.3)),
                 5 => Fault::SlowHop(between(0.15, 0.7)),
-                6 => Fault::OtherDatagrams(between(0.2, 0.8)),
+                6 => Fault::OtherDatagrams(rate_bps * between(0.2, 0.8)),
                 _ => Fault::OtherTcp(between(1.0, 4.9) as u32),
             };
             if chosen.iter().all(|other| other.name() != fault.name()) {
                 chosen.push(fault);
             }
         }
-        Case { seed, rate_bps, rtt, queue_bdp, cc, faults: chosen }
+        let case = Case { seed, rate_bps, rtt, queue_bdp, cc, faults: chosen };
+        let share = case.share();
+        let faults = case.faults.iter().map(|fault| match fault {
+            // Of the slower hop's rate, where there is one.
+            Fault::OtherDatagrams(bps) => Fault::OtherDatagrams(bps * share),
+            other => *other,
+        });
+        Case { faults: faults.collect(), ..case.clone() }
+    }
+
+    /// What the slowest link has of the rate.
+    fn share(&self) -> f64 {
+        self.find(|fault| if let Fault::SlowHop(share) = fault { Some(*share) } else { None }).unwrap_or(1.0)
     }
 
     /// The same without one of its faults.
@@ -109,22 +121,24 @@ impl Case {
 
     /// The scenario file.
     pub fn text(&self) -> String {
-        let share = self.find(|f| if let Fault::SlowHop(share) = f { Some(*share) } else { None }).unwrap_or(1.0);
-        let rate = self.rate_bps * share;
+        let rate = self.rate_bps * self.share();
         let bdp = rate / 8.0 * self.rtt.as_secs_f64();
-        let queue_bdp =
-            self.find(|f| if let Fault::ShortQueue(bdp) = f { Some(*bdp) } else { None }).unwrap_or(self.queue_bdp);
+        let queue_bdp = self
+            .find(|f| if let Fault::ShortQueue(bdp) = f { Some(*bdp) } else { None })
+            .unwrap_or(self.queue_bdp);
         let queue = (bdp * queue_bdp).max(6.0 * 1514.0);
         let loss = self.find(|f| if let Fault::Loss(p) = f { Some(*p) } else { None }).unwrap_or(0.0);
-        let rmem = self.find(|f| if let Fault::ReceiveBuffer(b) = f { Some(*b) } else { None }).unwrap_or(1 << 28);
-        let wmem = self.find(|f| if let Fault::SendBuffer(b) = f { Some(*b) } else { None }).unwrap_or(1 << 28);
+        let rmem =
+            self.find(|f| if let Fault::ReceiveBuffer(b) = f { Some(*b) } else { None }).unwrap_or(1 << 28);
+        let wmem =
+            self.find(|f| if let Fault::SendBuffer(b) = f { Some(*b) } else { None }).unwrap_or(1 << 28);
         let scaling = if self.faults.contains(&Fault::NoWindowScaling) { 0 } else { 1 };
         let mut flows = String::new();
         for fault in &self.faults {
             match fault {
-                Fault::OtherDatagrams(share) => flows.push_str(&format!(
+                Fault::OtherDatagrams(bps) => flows.push_str(&format!(
                     "[[flows]]\nname = \"other\"\nkind = \"udp\"\nfrom = \"h3\"\nto = \"h4\"\nrate = \"{}bit\"\n",
-                    (rate * share) as u64
+                    *bps as u64
                 )),
                 Fault::OtherTcp(count) => {
                     for number in 0..*count {
@@ -138,7 +152,9 @@ impl Case {
         }
         if flows.is_empty() {
             // A scenario has a flow.
-            flows.push_str("[[flows]]\nname = \"none\"\nkind = \"ping\"\nfrom = \"h3\"\nto = \"h4\"\ncount = 1\n");
+            flows.push_str(
+                "[[flows]]\nname = \"none\"\nkind = \"ping\"\nfrom = \"h3\"\nto = \"h4\"\ncount = 1\n",
+            );
         }
         let (initial_rmem, initial_wmem) = (131_072.min(rmem), 16_384.min(wmem));
         format!(

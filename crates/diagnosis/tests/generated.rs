@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-use diagnosis::{Kind, Options, Ranking, diagnose};
+use diagnosis::{Kind, Observed, Options, Ranking, diagnose};
 use scenario::{Scenario, ScenarioFile};
 use sim::{Machine, Session};
 use units::{BitRate, Time};
@@ -22,7 +22,8 @@ const MATERIAL: f64 = 0.15;
 const EQUAL: f64 = 0.9;
 
 fn with_path<T>(case: &Case, measure: impl FnOnce(&mut VirtualPath<'_>) -> T) -> T {
-    let file = ScenarioFile::parse("case.toml", &case.text()).unwrap_or_else(|e| panic!("{e}\n{}", case.text()));
+    let file =
+        ScenarioFile::parse("case.toml", &case.text()).unwrap_or_else(|e| panic!("{e}\n{}", case.text()));
     let scenario: Scenario = Session::room(file.resolve(None, &[]).unwrap(), "h1", "h2", PLACES);
     let (machine, mut native) = (Machine::default(), Native::default());
     let session = Session::new(&scenario, PLACES, &machine, &mut native).unwrap();
@@ -41,7 +42,7 @@ fn truth(case: &Case) -> Truth {
     Truth { got: goodput(case), without }
 }
 
-fn answer(case: &Case) -> Ranking {
+fn answer(case: &Case) -> (Observed, Ranking) {
     with_path(case, |path| {
         let expected = model::goodput_bps(BitRate(case.rate_bps as u64), 1448, 52, 14);
         let options = Options {
@@ -56,8 +57,7 @@ fn answer(case: &Case) -> Ranking {
             congestion: None,
         };
         let sender = path.facts("h1");
-        let (_, ranking) = diagnose(path, &options, Some(sender)).unwrap();
-        ranking
+        diagnose(path, &options, Some(sender)).unwrap()
     })
 }
 
@@ -78,7 +78,7 @@ struct Scored {
 
 fn scored(case: Case) -> Scored {
     let truth = truth(&case);
-    let ranking = answer(&case);
+    let (seen, ranking) = answer(&case);
     let gain = |without: f64| (without - truth.got) / truth.got.max(1.0);
     let best = truth.without.iter().map(|(_, without)| gain(*without)).fold(0.0, f64::max);
     let mut right: Vec<Kind> = truth
@@ -103,7 +103,7 @@ fn scored(case: Case) -> Scored {
     });
     let mb = |bps: f64| format!("{:.1}", bps / 1e6);
     let line = format!(
-        "{score:?}: case {} {} {} Mb/s x {} {} queue {:.2} BDP, {:?}: got {}, without {:?}; said {:?}",
+        "{score:?}: case {} {} {} Mb/s x {} {} queue {:.2} BDP, {:?}: got {}, without {:?}; said {:?}; {}",
         case.seed,
         case.faults.len(),
         mb(case.rate_bps),
@@ -112,14 +112,53 @@ fn scored(case: Case) -> Scored {
         case.queue_bdp,
         case.faults,
         mb(truth.got),
-        truth.without.iter().map(|(fault, without)| format!("{} {}", fault.name(), mb(*without))).collect::<Vec<_>>(),
+        truth
+            .without
+            .iter()
+            .map(|(fault, without)| format!("{} {}", fault.name(), mb(*without)))
+            .collect::<Vec<_>>(),
         ranking
             .limits
             .iter()
-            .map(|limit| format!("{:?} {}+{}", limit.kind, mb(limit.allows_bps), mb(limit.gain_bps.unwrap_or(0.0))))
+            .map(|limit| format!(
+                "{:?} {}+{}",
+                limit.kind,
+                mb(limit.allows_bps),
+                mb(limit.gain_bps.unwrap_or(0.0))
+            ))
             .collect::<Vec<_>>(),
+        figures(&seen),
     );
     Scored { case, score, gains, line }
+}
+
+/// What was measured, for whoever asks why.
+fn figures(seen: &Observed) -> String {
+    let mb = |bps: f64| format!("{:.1}", bps / 1e6);
+    let flow = seen.flow.clone().unwrap_or_default();
+    let available = seen.available.clone();
+    let interval = |i: probe::Interval| format!("{} ({} to {})", mb(i.value), mb(i.low), mb(i.high));
+    format!(
+        "burst {}, capacity {:?}, available {:?} {:?}, verdict {:?} {:?}, datagrams {:?}, {:?} of {:?} B, retransmitted {:?} of {:?}, \
+         queued {:?} behind {:?}, RTT {} least {:?} median {:?} max {:?}",
+        seen.capacity.as_ref().map_or(0.0, |c| c.goodput_bps / 1e6),
+        available.as_ref().and_then(|a| a.capacity.as_ref()?.capacity_bps).map(interval),
+        available.as_ref().and_then(|a| a.available_bps).map(interval),
+        available.as_ref().map(|a| &a.validity),
+        flow.verdict,
+        flow.verdict_also,
+        seen.datagrams,
+        seen.losses,
+        seen.bdp().map(f64::round),
+        flow.retransmitted_segs,
+        flow.sent_segs,
+        seen.queued,
+        seen.behind_others,
+        seen.rtt,
+        flow.min_rtt_us.map(f64::round),
+        flow.median_rtt_us.map(f64::round),
+        flow.max_rtt_us.map(f64::round),
+    )
 }
 
 fn number(name: &str, otherwise: u64) -> u64 {

@@ -1,8 +1,8 @@
 //! The ranking, for paths and hosts made up: each fault is named first, and a healthy path is said to be one.
 
+use diagnosis::{Capacity, Datagrams, Kind, Limit, Losses, Mtu, Observed, rank};
 use proptest::prelude::*;
 use schema::{Cause, FlowSample, FlowSummary, Limited};
-use diagnosis::{Capacity, Datagrams, Kind, Limit, Mtu, Observed, outstanding_at_loss, rank};
 use tune::{HostFacts, Reading, Setting};
 use units::Time;
 
@@ -52,10 +52,16 @@ fn seen(got_bps: f64, cause: Cause) -> Observed {
             mss_bytes: Some(1448),
             ..FlowSummary::default()
         }),
-        outstanding_at_loss: None,
+        losses: None,
+        queued: None,
+        behind_others: None,
         sender_busy: Some(0.1),
         receiver_busy: Some(0.1),
     }
+}
+
+fn outstanding(bytes: f64) -> Option<Losses> {
+    Some(Losses { episodes: 5, outstanding_bytes: bytes, rtt_us: None, longest_rtt_us: None })
 }
 
 fn first(seen: &Observed) -> Limit {
@@ -106,7 +112,7 @@ fn window_scaling_is_named_before_the_window_that_it_makes() {
 fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
     let bdp = CAPACITY / 8.0 * 0.02;
     let lossy = Observed {
-        outstanding_at_loss: Some(0.15 * bdp),
+        losses: outstanding(0.15 * bdp),
         datagrams: Datagrams { sent: 8000, lost: 40 },
         ..seen(9e6, Cause::Loss)
     };
@@ -114,9 +120,9 @@ fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
     // Retransmissions of what was not lost make TCP's share several times that of datagrams.
     let flow = lossy.flow.clone().map(|flow| FlowSummary { retransmitted_segs: Some(250), ..flow });
     assert_eq!(first(&Observed { flow, ..lossy }).kind, Kind::Loss);
-    let full = Observed { outstanding_at_loss: Some(1.05 * bdp), ..seen(70e6, Cause::Loss) };
+    let full = Observed { losses: outstanding(1.05 * bdp), ..seen(70e6, Cause::Loss) };
     assert_eq!(first(&full).kind, Kind::ShortQueue);
-    let bursts = Observed { outstanding_at_loss: Some(0.4 * bdp), ..seen(40e6, Cause::Loss) };
+    let bursts = Observed { losses: outstanding(0.4 * bdp), ..seen(40e6, Cause::Loss) };
     assert_eq!(first(&bursts).kind, Kind::ShortQueue, "datagrams that come one by one are not lost");
     let unknown = Observed { capacity: None, datagrams: Datagrams::default(), ..seen(40e6, Cause::Loss) };
     assert_eq!(first(&unknown).kind, Kind::Loss);
@@ -175,9 +181,15 @@ fn losses_count_once_an_episode_with_what_was_outstanding_before() {
         row(200, 6, 300),
         row(210, 7, 150),
     ];
-    assert_eq!(outstanding_at_loss(&rows), Some(200_000.0), "of 200, 120 and 300 segments");
-    assert_eq!(outstanding_at_loss(&rows[..2]), None);
-    assert_eq!(outstanding_at_loss(&[]), None);
+    let losses = Losses {
+        episodes: 3,
+        outstanding_bytes: 200_000.0,
+        rtt_us: Some(20_000.0),
+        longest_rtt_us: Some(20_000.0),
+    };
+    assert_eq!(Losses::of(&rows), Some(losses), "of 200, 120 and 300 segments");
+    assert_eq!(Losses::of(&rows[..2]), None);
+    assert_eq!(Losses::of(&[]), None);
 }
 
 proptest! {

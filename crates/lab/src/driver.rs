@@ -100,6 +100,8 @@ pub(crate) struct LiveReport {
     pub(crate) counters: Vec<Counters>,
     /// How late deliveries were so far, 99th percentile.
     pub(crate) late_p99_ns: u64,
+    /// Its stalls so far, but for one that may go on: how many, all of them together and the longest, nanoseconds.
+    pub(crate) stalls: (u64, u64, u64),
 }
 
 /// How the thread did.
@@ -240,7 +242,12 @@ fn obey(command: Command, network: &mut Network<Frame>, now: Time, hands: &Hands
         Command::Report(pipes, to) => {
             let counters = pipes.iter().map(|pipe| network.sample(*pipe, now)).collect();
             // Whoever asked may have given up.
-            let _ = to.send(LiveReport { counters, late_p99_ns: hands.lateness.value_at_quantile(0.99) });
+            let stalls = &hands.clock.stalls;
+            let _ = to.send(LiveReport {
+                counters,
+                late_p99_ns: hands.lateness.value_at_quantile(0.99),
+                stalls: (stalls.count, stalls.total, stalls.longest),
+            });
         }
     }
 }

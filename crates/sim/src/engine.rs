@@ -396,11 +396,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    fn controller(
-        &mut self,
-        flow: &scenario::Flow,
-        side: Side,
-    ) -> Result<Box<dyn CongestionControl>, Error> {
+    fn controller(&mut self, flow: &scenario::Flow, side: Side) -> Result<Box<dyn CongestionControl>, Error> {
         let named = |source| Error::Controller { flow: flow.name.clone(), source };
         self.controllers.controller(flow, side).map_err(named)
     }

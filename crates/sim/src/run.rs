@@ -105,7 +105,12 @@ fn end_of(scenario: &Scenario, flow: &scenario::Flow) -> Time {
     flow.stop.unwrap_or(scenario.duration).min(scenario.duration)
 }
 
-pub(crate) fn look_at(engine: &mut Engine<'_>, index: usize, memory: &mut Memory, recorder: &mut Recorder<'_>) {
+pub(crate) fn look_at(
+    engine: &mut Engine<'_>,
+    index: usize,
+    memory: &mut Memory,
+    recorder: &mut Recorder<'_>,
+) {
     let (now, scenario) = (engine.now, engine.scenario);
     let spec = &scenario.flows[index];
     if engine.flows[index].over {

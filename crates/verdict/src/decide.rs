@@ -46,6 +46,8 @@ const QUEUED_PART: i64 = 10;
 const QUEUED_PART_OF_WINDOW: i64 = 2;
 /// by this time, microseconds,
 const QUEUED_US: i64 = 500;
+/// (TCP's timestamps count milliseconds, so that a least round-trip time of whole ones may be this much too short, microseconds)
+const TICK_US: i64 = 1000;
 /// and by so many times its mean deviation.
 const QUEUED_DEVIATIONS: i64 = 2;
 /// A rate that is not larger than this times what it was before grows no more; in slow start it doubles each round trip.
@@ -246,6 +248,7 @@ fn is_queued(row: &FlowSample, part: i64) -> bool {
         return false;
     };
     let varies = QUEUED_DEVIATIONS * row.rttvar_us.unwrap_or(0);
+    let least = if least % TICK_US == 0 { least + TICK_US } else { least };
     srtt - least >= (least / part).max(QUEUED_US).max(varies)
 }
 

@@ -96,7 +96,7 @@ impl<'a> VirtualPath<'a> {
 
     /// The goodput of a TCP test, as a diagnosis takes it.
     pub fn goodput(&mut self, time: Time) -> f64 {
-        let plan = TcpPlan { time, congestion: None, wire_limit_bps: None };
+        let plan = TcpPlan { time, congestion: None };
         let seen = self.tcp(&plan).unwrap().unwrap_or_default();
         seen.flow.steady_goodput_bps.or(seen.flow.goodput_bps).unwrap_or(0.0)
     }
@@ -153,8 +153,7 @@ impl Path for VirtualPath<'_> {
             name,
             from: "h1".into(),
             to: "h2".into(),
-            wire_limit_bps: plan.wire_limit_bps,
-            unknown_path: plan.wire_limit_bps.is_none(),
+            unknown_path: true,
             send_buffer: self.buffer("h1", "net.ipv4.tcp_wmem"),
             receive_buffer: self.buffer("h2", "net.ipv4.tcp_rmem"),
             generator: Some(Generator::default()),
@@ -180,8 +179,7 @@ impl Path for VirtualPath<'_> {
     }
 
     fn available(&mut self, most: BitRate, mtu: Option<u32>) -> Result<Option<AvailableAnswer>, Infallible> {
-        let limits =
-            Limits { most_bytes: most.0 / 8, mtu: mtu.unwrap_or(MTU), resolution_ns: RESOLUTION_NS };
+        let limits = Limits { most_bytes: most.0 / 8, mtu: mtu.unwrap_or(MTU), resolution_ns: RESOLUTION_NS };
         let mut method = Available::new(limits);
         let mut budget = Budget::new(most);
         let until = Time(self.session.now().0 + PATIENCE.0);
@@ -198,7 +196,10 @@ impl Path for VirtualPath<'_> {
                 seen.push(Seen {
                     bytes: train.bytes,
                     sent_ns: train.at_ns.iter().map(|ns| (begin.0 + ns) as i64).collect(),
-                    arrived_ns: arrived.iter().map(|at| Some((begin.0 + at.as_ref()?.0) as i64 + OFFSET)).collect(),
+                    arrived_ns: arrived
+                        .iter()
+                        .map(|at| Some((begin.0 + at.as_ref()?.0) as i64 + OFFSET))
+                        .collect(),
                     host_drops: 0,
                 });
             }

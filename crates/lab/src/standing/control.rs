@@ -79,6 +79,15 @@ pub struct Status {
     pub links: Vec<LinkStatus>,
     /// How late packets were delivered since the lab is up, 99th percentile, in microseconds.
     pub emulator_late_p99_us: f64,
+    /// How often the emulator stalled since the lab is up, because the machine was busy.
+    #[serde(default)]
+    pub stalls: u64,
+    /// All stalls together, in microseconds.
+    #[serde(default)]
+    pub stalled_total_us: f64,
+    /// The longest, in microseconds.
+    #[serde(default)]
+    pub stalled_max_us: f64,
     /// Files that packets are written to.
     pub captures: Vec<String>,
     /// What this lab lacks because of how it is run.

@@ -1,0 +1,166 @@
+//! Limits that show as lost packets.
+
+use model::mathis_bps;
+use schema::Cause;
+use units::{Bytes, group_digits, three_digits};
+
+use super::{Allows, Limits};
+use crate::{losses::visible_queue_us, observed::Kind};
+
+/// What was outstanding when losses came, over what the path holds: from here on the path was full.
+const FULL: f64 = 0.75;
+/// Fewer lost datagrams may be chance of another kind: a computer that stood still.
+const LOST_MIN: u64 = 5;
+/// The law of random losses holds to within so much.
+const LAW: f64 = 1.3;
+/// So many datagrams tell whether packets are lost without TCP.
+const ENOUGH: u64 = 1000;
+/// Datagrams lose less than so much of what TCP does where its bursts are what is lost.
+const EVENLY: f64 = 0.25;
+/// What is lost while the queue is not even so full of what it once was is not lost for want of room.
+const HALF_FULL: f64 = 0.5;
+
+/// Why packets were lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// Nothing tells of a full queue.
+    ByChance,
+    /// A queue was full.
+    ForWantOfRoom,
+}
+
+impl Limits<'_> {
+    /// Why the test's packets were lost; `None` where that was not what held it down.
+    pub(super) fn lost(&self) -> Option<Lost> {
+        let seen = self.seen;
+        // What vanishes in a black hole is explained by that.
+        if seen.verdict() != Some(Cause::Loss) || seen.mtu.has_black_hole() {
+            return None;
+        }
+        if self.chance_explains() {
+            return Some(Lost::ByChance);
+        }
+        Some(match (self.was_half_full(), self.fill()) {
+            (Some(true), _) => Lost::ForWantOfRoom,
+            (Some(false), _) => Lost::ByChance,
+            (None, fill) if fill.is_some_and(|fill| fill >= FULL) || self.are_bursts_lost() => {
+                Lost::ForWantOfRoom
+            }
+            _ => Lost::ByChance,
+        })
+    }
+
+    pub(super) fn losses(&mut self) {
+        let Some(lost) = self.lost().filter(|_| !self.seen.is_whole() && !self.is_held_by_others()) else {
+            return;
+        };
+        let evidence = self.losses_seen();
+        let bdp = self.seen.bdp();
+        let wants =
+            bdp.map_or(String::new(), |bdp| format!(" (one connection wants {})", Bytes(three_digits(bdp))));
+        match lost {
+            Lost::ByChance => {
+                let change = "find the link that loses packets without being full: a cable, optics, a radio link, a duplex \
+                              mismatch; bbr (test -C bbr) loses less by it, and several streams share it";
+                self.add(Kind::Loss, None, Allows::WhatWasGot, evidence, Some(change.into()));
+            }
+            Lost::ForWantOfRoom => {
+                let evidence = evidence.into_iter().chain(self.queue_seen()).collect();
+                let change = format!(
+                    "a larger queue before the slowest link{wants}; where that is somebody else's switch, pacing (fq with a \
+                     maximum rate) or bbr, or several streams"
+                );
+                self.add(Kind::ShortQueue, None, Allows::WhatWasGot, evidence, Some(change));
+            }
+        }
+    }
+
+    fn losses_seen(&self) -> Vec<String> {
+        let seen = self.seen;
+        let mut evidence = Vec::new();
+        if let Some((again, sent)) = self.retransmitted() {
+            evidence.push(format!(
+                "{} of {} segments were sent again ({:.3} %)",
+                group_digits(again),
+                group_digits(sent),
+                self.retransmitted_share() * 100.0
+            ));
+        }
+        if let (Some(fill), Some(losses)) = (self.fill(), seen.losses) {
+            evidence.push(format!(
+                "when segments were lost, {} were on the way: {:.0} % of what the path holds",
+                Bytes(three_digits(losses.outstanding_bytes)),
+                fill * 100.0
+            ));
+        }
+        if let (Some(half_full), Some((at_loss, longest))) = (self.was_half_full(), self.queues()) {
+            let waited = format!(
+                "when segments were lost, packets had waited {:.1} ms in queues (median), and up to {:.1} ms",
+                at_loss / 1e3,
+                longest / 1e3
+            );
+            let so = if half_full { "" } else { ": the queue was not full" };
+            evidence.push(format!("{waited}{so}"));
+        }
+        if seen.datagrams.sent > 0 {
+            evidence.push(format!(
+                "of {} datagrams, sent one by one at rates that the path carries, {} never came",
+                group_digits(seen.datagrams.sent),
+                group_digits(seen.datagrams.lost)
+            ));
+        }
+        evidence
+    }
+
+    fn retransmitted(&self) -> Option<(u64, u64)> {
+        self.seen.flow.as_ref().and_then(|flow| flow.retransmitted_segs.zip(flow.sent_segs))
+    }
+
+    fn retransmitted_share(&self) -> f64 {
+        self.retransmitted().map_or(0.0, |(again, sent)| again as f64 / sent.max(1) as f64)
+    }
+
+    /// Whether datagrams that come one by one are not lost: it is bursts that are.
+    fn are_bursts_lost(&self) -> bool {
+        let datagrams = self.seen.datagrams;
+        datagrams.sent >= ENOUGH && datagrams.share() < EVENLY * self.retransmitted_share()
+    }
+
+    /// What was on the way when segments were lost, over what the path holds.
+    fn fill(&self) -> Option<f64> {
+        let bdp = self.seen.bdp().filter(|bdp| *bdp > 0.0)?;
+        Some(self.seen.losses?.outstanding_bytes / bdp)
+    }
+
+    /// How long packets waited in queues when segments were lost, the median and the longest, microseconds; `None` where no queue was seen.
+    fn queues(&self) -> Option<(f64, f64)> {
+        let base = self.seen.base_rtt_us();
+        let losses = self.seen.losses?;
+        let (at_loss, longest) = (losses.rtt_us? - base, losses.longest_rtt_us? - base);
+        (longest >= visible_queue_us(base)).then_some((at_loss.max(0.0), longest))
+    }
+
+    /// Whether the queue was at least half as long as it ever was when segments were lost; `None` where no queue was seen.
+    fn was_half_full(&self) -> Option<bool> {
+        let (at_loss, longest) = self.queues()?;
+        Some(at_loss >= HALF_FULL * longest)
+    }
+
+    /// Whether what datagrams lose at half of the path's rate makes TCP as slow as it was (Mathis et al. 1997).
+    fn chance_explains(&self) -> bool {
+        let (datagrams, rtt) = (self.seen.datagrams, self.seen.rtt);
+        let mss = self.seen.flow.as_ref().and_then(|flow| flow.mss_bytes).unwrap_or(1448) as u32;
+        datagrams.lost >= LOST_MIN && mathis_bps(datagrams.share(), mss, rtt, 1.0) <= LAW * self.got
+    }
+
+    /// How long the longest queue was.
+    fn queue_seen(&self) -> Option<String> {
+        let flow = self.seen.flow.as_ref()?;
+        let (least, median) = (flow.min_rtt_us?, flow.median_rtt_us?);
+        Some(format!(
+            "the round trip under load was {:.1} ms, {:.1} ms more than without: so short are the queues",
+            median / 1e3,
+            (median - least).max(0.0) / 1e3
+        ))
+    }
+}

@@ -1,0 +1,116 @@
+//! Limits of the path itself: its slowest link, and who else uses it.
+
+use schema::Cause;
+
+use super::{Allows, Limits, losses::Lost, rate};
+use crate::observed::Kind;
+
+/// A path that gives less than so much of what was expected is slower than it should be.
+const EXPECTED: f64 = 0.9;
+/// A test that got so much of what other traffic leaves was held down by that traffic.
+const OF_WHAT_IS_LEFT: f64 = 0.8;
+/// Where other traffic leaves no more than this share it fills the path whatever there is to fill: it is TCP, most likely.
+const NOTHING_LEFT: f64 = 0.2;
+/// Two connections share evenly.
+const FAIR: f64 = 0.5;
+
+impl Limits<'_> {
+    /// Whether other traffic is what held the test down.
+    pub(super) fn is_held_by_others(&self) -> bool {
+        let seen = self.seen;
+        if !seen.is_shared() {
+            return false;
+        }
+        let had_its_share = seen.left_bps().is_some_and(|left| self.got >= OF_WHAT_IS_LEFT * left.value);
+        match seen.verdict() {
+            Some(Cause::PathRate) => true,
+            Some(Cause::Loss) if self.lost() == Some(Lost::ForWantOfRoom) => {
+                had_its_share || seen.others_had_bps().is_some()
+            }
+            // So little is left that chance does not matter.
+            Some(Cause::Loss) => had_its_share && !self.leaves_nothing(),
+            _ => false,
+        }
+    }
+
+    /// Whether others take what there is, as TCP connections do.
+    fn leaves_nothing(&self) -> bool {
+        let seen = self.seen;
+        seen.carried_bps()
+            .zip(seen.left_bps())
+            .is_none_or(|(carried, left)| left.value <= NOTHING_LEFT * carried)
+    }
+
+    pub(super) fn path(&mut self) {
+        self.competing();
+        let seen = self.seen;
+        let whole = seen.is_whole();
+        let at_least = seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least);
+        let Some(carried) = seen.carried_bps().filter(|_| !at_least) else {
+            if whole {
+                let evidence = seen.flow.iter().flat_map(|flow| flow.evidence.clone()).collect();
+                self.add(Kind::PathRate, None, Allows::WhatWasGot, evidence, None);
+            }
+            return;
+        };
+        let allows = if whole { Allows::WhatWasGot } else { Allows::Computed(carried) };
+        let mut evidence = Vec::new();
+        if let Some(capacity) = &seen.capacity {
+            evidence.push(format!("{}: {} of TCP's payload", capacity.how, rate(capacity.goodput_bps)));
+        }
+        if seen.is_shared() {
+            evidence.push(format!("probes find a link of {} of TCP's payload", rate(carried)));
+        }
+        if whole {
+            let share = self.got / carried * 100.0;
+            evidence.push(format!("the test got {}, {:.0} % of that", rate(self.got), share.min(100.0)));
+        }
+        match &seen.expected {
+            Some((expected, who)) if carried < EXPECTED * expected => {
+                evidence.push(format!("{who} makes {} possible", rate(*expected)));
+                let change = "find the hop that is slower than it should be: a port that negotiated a lower speed, a shaper, a \
+                              policer";
+                self.add(Kind::SlowHop, None, allows, evidence, Some(change.into()));
+            }
+            _ => self.add(Kind::PathRate, None, allows, evidence, None),
+        }
+    }
+
+    /// Other traffic, where there is some.
+    fn competing(&mut self) {
+        let seen = self.seen;
+        let (true, Some(carried)) = (seen.is_shared(), seen.carried_bps()) else { return };
+        let held = self.is_held_by_others();
+        let mut evidence = Vec::new();
+        if let Some(left) = seen.left_bps() {
+            evidence.push(format!(
+                "of {} that the path carries, other traffic leaves {} ({} to {})",
+                rate(carried),
+                rate(left.value),
+                rate(left.low),
+                rate(left.high)
+            ));
+        }
+        if let Some(others) = seen.others_had_bps() {
+            let share = seen.queued.unwrap_or(0.0).max(seen.behind_others.unwrap_or(0.0));
+            evidence.push(format!(
+                "a queue stood in the path {:.0} % of the time, longer than the test alone makes it, so the slowest link was busy; it \
+                 carries {}, the test had {}: others had up to {}",
+                share * 100.0,
+                rate(carried),
+                rate(self.got),
+                rate(others)
+            ));
+        }
+        let shares = self.leaves_nothing();
+        if shares {
+            evidence.push("TCP connections take what there is, and share it".into());
+        }
+        // What shares gives half to one more connection, at most.
+        let gives = seen.left_bps().filter(|_| !shares).map_or(FAIR * carried, |left| left.value);
+        let allows = if held { Allows::WhatWasGot } else { Allows::Computed(gives) };
+        let change = "see who else uses the path, and when; a transfer at another time, or a share of its own (a reserved rate, a \
+                      priority), gets the rest";
+        self.add(Kind::CompetingTraffic, None, allows, evidence, Some(change.into()));
+    }
+}

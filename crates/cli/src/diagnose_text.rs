@@ -63,6 +63,7 @@ pub fn diagnosis(found: &Diagnosis) -> String {
     lines.push(match limits.first() {
         None => "Nothing that limits was found.".into(),
         Some(_) if found.ranking.healthy => "The path is healthy: one connection gets what it gives.".into(),
+        Some(first) if first.doubt.is_some() => format!("What limits is, most likely, {}.", words(first)),
         Some(first) => format!("What limits is {}.", words(first)),
     });
     for (place, limit) in limits.iter().enumerate() {
@@ -73,11 +74,17 @@ pub fn diagnosis(found: &Diagnosis) -> String {
         if let Some(change) = &limit.change {
             indented(&format!("to change it: {change}"), &mut lines);
         }
-        if let Some(gain) = limit.gain_bps.filter(|gain| place == 0 && *gain > 0.0) {
-            indented(
-                &format!("expected then: {} ({} more)", rate(limit.allows_bps + gain), rate(gain)),
-                &mut lines,
+        if let Some(gain) = limit.gain_bps.filter(|gain| *gain > 0.0) {
+            let then = rate(limit.allows_bps + gain);
+            indented(&format!("expected without this limit: {then} ({} more)", rate(gain)), &mut lines);
+        }
+        if let Some(doubt) = &limit.doubt {
+            let instead = kind_words(doubt.instead, "");
+            let text = format!(
+                "not sure: it may be {instead} instead, for {}. To decide: {}",
+                doubt.why, doubt.decide
             );
+            indented(&text, &mut lines);
         }
     }
     lines.join("\n")
@@ -129,8 +136,11 @@ fn mtu(found: &Diagnosis) -> String {
 
 /// A limit in words.
 fn words(limit: &Limit) -> String {
-    let host = limit.host.as_deref().unwrap_or_default();
-    match limit.kind {
+    kind_words(limit.kind, limit.host.as_deref().unwrap_or_default())
+}
+
+fn kind_words(kind: Kind, host: &str) -> String {
+    match kind {
         Kind::MtuBlackHole => "a path that swallows large packets (an MTU black hole)".into(),
         Kind::WindowScaling => format!("window scaling, which is off on {host}"),
         Kind::ReceiveBuffer => format!("the receive buffer of {host}"),

@@ -18,9 +18,11 @@ const ROUND_TRIPS: u64 = 10;
 const LOST: f64 = 0.1;
 /// ...and was, if no more than so many times what came of the one before came of it.
 const GREW: f64 = 1.2;
-/// What only looks for loss: so much of what the path has to give, for so long.
+/// What only looks for loss: so much of what the path has to give, for at least and at most so long.
 const HALF: f64 = 0.5;
-const LOSS_TIME: Time = Time::from_millis(2500);
+const LOSS_TIME: (f64, f64) = (2.5, 20.0);
+/// As long as it takes to lose so many datagrams, if they are lost as often as TCP's packets.
+const ENOUGH_LOST: f64 = 8.0;
 /// What TCP's header with timestamps (RFC 7323) has more than UDP's, bytes.
 const TCP_MORE: f64 = 24.0;
 /// Slower no burst is: to the protocol a rate of zero is none.
@@ -63,10 +65,18 @@ pub(crate) fn find<P: Path>(
 }
 
 /// Sends datagrams evenly at half of `free_bps` (TCP payload), which the path has to give: those that are lost then are not lost for want
-/// of room.
-pub(crate) fn losses<P: Path>(path: &mut P, free_bps: f64, payload: u32) -> Result<Datagrams, P::Error> {
-    let rate = BitRate((HALF * free_bps / tcp_share(payload)).max(LEAST) as u64);
-    let burst = path.datagrams(&DatagramPlan { rate, payload, time: LOSS_TIME, is_even: true })?;
+/// of room. `lost_share` of TCP's packets were lost.
+pub(crate) fn losses<P: Path>(
+    path: &mut P,
+    free_bps: f64,
+    payload: u32,
+    lost_share: f64,
+) -> Result<Datagrams, P::Error> {
+    let rate = (HALF * free_bps / tcp_share(payload)).max(LEAST);
+    let a_second = rate / 8.0 / f64::from(payload.max(1));
+    let seconds = (ENOUGH_LOST / (lost_share * a_second).max(1e-9)).clamp(LOSS_TIME.0, LOSS_TIME.1);
+    let (rate, time) = (BitRate(rate as u64), Time::from_secs_f64(seconds));
+    let burst = path.datagrams(&DatagramPlan { rate, payload, time, is_even: true })?;
     let burst = burst.filter(|burst| !burst.receiver_was_busy);
     Ok(burst.map_or(Datagrams::default(), |burst| Datagrams { sent: burst.sent, lost: burst.lost }))
 }

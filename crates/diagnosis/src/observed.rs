@@ -79,14 +79,27 @@ pub struct Limit {
     pub evidence: Vec<String>,
     /// What to do.
     pub change: Option<String>,
-    /// What the next limit allows beyond this one, bit/s; `None` where none is known.
+    /// What the test would get beyond what it got if this one limit were gone, bit/s; `None` where that is not known.
     pub gain_bps: Option<f64>,
+    /// Why it may be another; `None` where it is sure.
+    pub doubt: Option<Doubt>,
+}
+
+/// Why a limit is not sure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Doubt {
+    /// What it may be instead.
+    pub instead: Kind,
+    /// Why that cannot be excluded.
+    pub why: String,
+    /// What would decide.
+    pub decide: String,
 }
 
 /// All limits that are known.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ranking {
-    /// The lowest first.
+    /// Those that bound the test first, by what would be gained without each; then the others, the lowest first.
     pub limits: Vec<Limit>,
     /// TCP has what the path gives, and that is as it should be.
     pub healthy: bool,
@@ -225,6 +238,12 @@ impl Observed {
     pub fn bdp(&self) -> Option<f64> {
         let carried = self.carried_bps()?.max(self.got());
         Some(bdp_f64(BitRate(carried as u64), self.rtt))
+    }
+
+    /// How often losses came among the test's segments; `None` where none came.
+    pub(crate) fn lost_share(&self) -> Option<f64> {
+        let sent = self.flow.as_ref()?.sent_segs?;
+        Some(self.losses?.episodes as f64 / sent.max(1) as f64)
     }
 
     /// The round-trip time without a queue, microseconds.

@@ -69,10 +69,9 @@ pub fn diagnose<P: Path>(
         seen.available = path.available(options.max_rate, seen.mtu.passes)?;
     }
     seen.behind_others = behind_others(&seen, &rows);
-    let lost = seen.flow.as_ref().is_some_and(|flow| flow.retransmitted_segs.unwrap_or(0) > 0);
-    if let Some(free) = seen.free_bps().filter(|_| lost && options.datagrams) {
+    if let Some((free, lost)) = seen.free_bps().zip(seen.lost_share()).filter(|_| options.datagrams) {
         path.doing("whether packets are lost at half of what is free");
-        seen.datagrams = capacity::losses(path, free, payload)?;
+        seen.datagrams = capacity::losses(path, free, payload, lost)?;
     }
     let ranking = rank(&seen);
     Ok((seen, ranking))

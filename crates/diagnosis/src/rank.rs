@@ -5,10 +5,13 @@ use units::{BitRate, Time, three_digits};
 
 use crate::observed::{Kind, Limit, Observed, Ranking};
 
+mod gains;
 mod hosts;
 mod losses;
 mod path;
 
+/// What another connection has where TCP connections share a path, of what that carries, about.
+const FAIR: f64 = 0.4;
 /// A limit that the test disproved is above what it reached by so much.
 const ABOVE: f64 = 1.02;
 
@@ -45,7 +48,16 @@ impl Limits<'_> {
             Allows::Computed(bps) => (bps, false),
         };
         let host = host.map(Into::into);
-        self.found.push(Limit { kind, host, allows_bps, measured, evidence, change, gain_bps: None });
+        self.found.push(Limit {
+            kind,
+            host,
+            allows_bps,
+            measured,
+            evidence,
+            change,
+            gain_bps: None,
+            doubt: None,
+        });
     }
 
     /// What the test's verdict names and nothing else explained.
@@ -73,22 +85,22 @@ impl Limits<'_> {
     }
 
     fn ranked(mut self) -> Ranking {
-        // What nobody can do without: nothing is beyond it.
-        let path = self
+        let gains: Vec<Option<f64>> = self
             .found
             .iter()
-            .find(|l| matches!(l.kind, Kind::PathRate | Kind::SlowHop))
-            .map(|l| l.allows_bps);
-        let expected = self.seen.expected.as_ref().map(|(expected, _)| *expected);
-        // Stable: of two that allow the same, the one that was looked at first.
-        self.found.sort_by(|a, b| a.allows_bps.total_cmp(&b.allows_bps).then(b.measured.cmp(&a.measured)));
-        let allowed: Vec<f64> = self.found.iter().map(|limit| limit.allows_bps).collect();
-        for (index, limit) in self.found.iter_mut().enumerate() {
-            // Without a hop that is too slow, the path has what is expected of it.
-            let most = if limit.kind == Kind::SlowHop { expected } else { path.or(expected) };
-            let next = allowed[index + 1..].iter().copied().chain(most).reduce(f64::min);
-            limit.gain_bps = next.map(|next| (next - limit.allows_bps).max(0.0));
+            .map(|limit| self.without(limit).map(|without| (without - self.got).max(0.0)))
+            .collect();
+        for (limit, gain) in self.found.iter_mut().zip(gains) {
+            // What bounds nothing gains nothing; the path's rate is nobody's to change.
+            let is_bound = limit.measured && limit.kind != Kind::PathRate;
+            limit.gain_bps = if is_bound { gain } else { gain.map(|_| 0.0) };
         }
+        // Stable: of two that are alike, the one that was looked at first.
+        let gain = |limit: &Limit| limit.gain_bps.unwrap_or(0.0);
+        self.found.sort_by(|a, b| {
+            let bound = b.measured.cmp(&a.measured);
+            bound.then(gain(b).total_cmp(&gain(a))).then(a.allows_bps.total_cmp(&b.allows_bps))
+        });
         let healthy = self.found.first().is_some_and(|limit| limit.kind == Kind::PathRate);
         Ranking { limits: self.found, healthy }
     }

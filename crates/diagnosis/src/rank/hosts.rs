@@ -187,7 +187,7 @@ impl<'a> Limits<'a> {
             evidence.extend(seen.flow.iter().flat_map(|flow| flow.evidence.first().cloned()));
         }
         let law = send_buffer_bps(Buffer::Tuned { largest: Bytes(most) }, None, seen.rtt);
-        let bound = bound || self.explains(law);
+        let bound = bound || self.explains(law) || self.are_buffers_bursts(most as f64);
         let change = self.buffer_change(&seen.from, "net.ipv4.tcp_wmem", seen.sender.as_ref());
         let allows = if bound { Allows::WhatWasGot } else { Allows::Computed(law) };
         self.add(Kind::SendBuffer, Some(&seen.from), allows, evidence, change);

@@ -5,7 +5,10 @@ use schema::Cause;
 use units::{Bytes, group_digits, three_digits};
 
 use super::{Allows, Limits};
-use crate::{losses::visible_queue_us, observed::Kind};
+use crate::{
+    losses::visible_queue_us,
+    observed::{Doubt, Kind},
+};
 
 /// What was outstanding when losses came, over what the path holds: from here on the path was full.
 const FULL: f64 = 0.75;
@@ -13,10 +16,14 @@ const FULL: f64 = 0.75;
 const LOST_MIN: u64 = 5;
 /// The law of random losses holds to within so much.
 const LAW: f64 = 1.3;
-/// So many datagrams tell whether packets are lost without TCP.
-const ENOUGH: u64 = 1000;
-/// Datagrams lose less than so much of what TCP does where its bursts are what is lost.
+/// Where so many datagrams should be lost by chance, as often as TCP's packets were, none lost means something...
+const ENOUGH: f64 = 4.0;
+/// ...or less than so much of it.
 const EVENLY: f64 = 0.25;
+/// So many packets that are lost in one episode were lost together.
+const AT_ONCE: f64 = 8.0;
+/// A send buffer of so many times what was on the way was full: the kernel counts its own memory in.
+const BUFFERS: f64 = 2.0;
 /// What is lost while the queue is not even so full of what it once was is not lost for want of room.
 const HALF_FULL: f64 = 0.5;
 
@@ -32,28 +39,40 @@ pub(super) enum Lost {
 impl Limits<'_> {
     /// Why the test's packets were lost; `None` where that was not what held it down.
     pub(super) fn lost(&self) -> Option<Lost> {
+        self.why_lost().map(|(lost, _)| lost)
+    }
+
+    /// The same, and whether that is sure.
+    fn why_lost(&self) -> Option<(Lost, bool)> {
         let seen = self.seen;
         // What vanishes in a black hole is explained by that.
         if seen.verdict() != Some(Cause::Loss) || seen.mtu.has_black_hole() {
             return None;
         }
+        // The link was busy with others' packets, and whatever came then found a queue that was full.
+        if seen.others_had_bps().is_some() && seen.left_bps().is_none_or(|_| self.leaves_nothing()) {
+            return Some((Lost::ForWantOfRoom, true));
+        }
         if self.chance_explains() {
-            return Some(Lost::ByChance);
+            return Some((Lost::ByChance, true));
+        }
+        if self.are_bursts_lost() {
+            return Some((Lost::ForWantOfRoom, true));
         }
         Some(match (self.was_half_full(), self.fill()) {
-            (Some(true), _) => Lost::ForWantOfRoom,
-            (Some(false), _) => Lost::ByChance,
-            (None, fill) if fill.is_some_and(|fill| fill >= FULL) || self.are_bursts_lost() => {
-                Lost::ForWantOfRoom
-            }
-            _ => Lost::ByChance,
+            (Some(true), _) => (Lost::ForWantOfRoom, true),
+            (Some(false), _) => (Lost::ByChance, true),
+            (None, Some(fill)) if fill >= FULL => (Lost::ForWantOfRoom, true),
+            // Neither datagrams nor queues say anything.
+            _ => (Lost::ByChance, seen.datagrams.lost >= LOST_MIN),
         })
     }
 
     pub(super) fn losses(&mut self) {
-        let Some(lost) = self.lost().filter(|_| !self.seen.is_whole() && !self.is_held_by_others()) else {
-            return;
-        };
+        let is_explained = self.seen.is_whole()
+            || self.is_held_by_others()
+            || self.found.iter().any(|limit| limit.kind == Kind::SendBuffer && limit.measured);
+        let Some((lost, sure)) = self.why_lost().filter(|_| !is_explained) else { return };
         let evidence = self.losses_seen();
         let bdp = self.seen.bdp();
         let wants =
@@ -72,6 +91,14 @@ impl Limits<'_> {
                 );
                 self.add(Kind::ShortQueue, None, Allows::WhatWasGot, evidence, Some(change));
             }
+        }
+        if !sure && let Some(limit) = self.found.last_mut() {
+            limit.doubt = Some(Doubt {
+                instead: if limit.kind == Kind::Loss { Kind::ShortQueue } else { Kind::Loss },
+                why: "too few packets were lost to tell whether that was by chance or for want of room"
+                    .into(),
+                decide: "a longer test (--time 60), or one with bbr (-C bbr), which fills no queue".into(),
+            });
         }
     }
 
@@ -120,10 +147,26 @@ impl Limits<'_> {
         self.retransmitted().map_or(0.0, |(again, sent)| again as f64 / sent.max(1) as f64)
     }
 
-    /// Whether datagrams that come one by one are not lost: it is bursts that are.
+    /// Whether datagrams that come one by one are not lost, though some would be by chance: it is bursts that are.
     fn are_bursts_lost(&self) -> bool {
         let datagrams = self.seen.datagrams;
-        datagrams.sent >= ENOUGH && datagrams.share() < EVENLY * self.retransmitted_share()
+        let (Some(losses), Some((again, sent))) = (self.seen.losses, self.retransmitted()) else {
+            return false;
+        };
+        let by_chance = datagrams.sent as f64 * losses.episodes as f64 / sent.max(1) as f64;
+        let come_through = by_chance >= ENOUGH && (datagrams.lost as f64) < EVENLY * by_chance;
+        // By chance one packet is lost, and not many at once.
+        let at_once = again as f64 / losses.episodes.max(1) as f64;
+        come_through || (at_once >= AT_ONCE && datagrams.sent > 0 && datagrams.lost == 0)
+    }
+
+    /// Whether segments were lost though no more was on the way than the send buffer holds, and that is less than the path does: a small
+    /// buffer is emptied and filled in bursts, which are what does not fit.
+    pub(super) fn are_buffers_bursts(&self, buffer_bytes: f64) -> bool {
+        self.lost() == Some(Lost::ForWantOfRoom)
+            && !self.seen.is_whole()
+            && self.fill().is_some_and(|fill| fill < FULL)
+            && self.seen.losses.is_some_and(|losses| buffer_bytes <= BUFFERS * losses.outstanding_bytes)
     }
 
     /// What was on the way when segments were lost, over what the path holds.

@@ -2,17 +2,17 @@
 
 use schema::Cause;
 
-use super::{Allows, Limits, losses::Lost, rate};
+use super::{Allows, FAIR, Limits, losses::Lost, rate};
 use crate::observed::Kind;
 
 /// A path that gives less than so much of what was expected is slower than it should be.
 const EXPECTED: f64 = 0.9;
 /// A test that got so much of what other traffic leaves was held down by that traffic.
 const OF_WHAT_IS_LEFT: f64 = 0.8;
+/// A round trip that is so many times as long as without load.
+const LONGER: f64 = 1.3;
 /// Where other traffic leaves no more than this share it fills the path whatever there is to fill: it is TCP, most likely.
 const NOTHING_LEFT: f64 = 0.2;
-/// Two connections share evenly.
-const FAIR: f64 = 0.5;
 
 impl Limits<'_> {
     /// Whether other traffic is what held the test down.
@@ -29,31 +29,41 @@ impl Limits<'_> {
             }
             // So little is left that chance does not matter.
             Some(Cause::Loss) => had_its_share && !self.leaves_nothing(),
+            // Windows come back later for the others' packets in the queue.
+            Some(Cause::ReceiveWindow | Cause::SendBuffer) => self.round_trips() >= LONGER,
             _ => false,
         }
     }
 
     /// Whether others take what there is, as TCP connections do.
-    fn leaves_nothing(&self) -> bool {
+    pub(super) fn leaves_nothing(&self) -> bool {
         let seen = self.seen;
         seen.carried_bps()
             .zip(seen.left_bps())
             .is_none_or(|(carried, left)| left.value <= NOTHING_LEFT * carried)
     }
 
+    /// Whether the path may carry more than what was tried.
+    pub(super) fn is_least(&self) -> bool {
+        self.seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least)
+    }
+
     pub(super) fn path(&mut self) {
         self.competing();
         let seen = self.seen;
         let whole = seen.is_whole();
-        let at_least = seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least);
-        let Some(carried) = seen.carried_bps().filter(|_| !at_least) else {
+        let Some(carried) = seen.carried_bps().filter(|_| !self.is_least()) else {
             if whole {
                 let evidence = seen.flow.iter().flat_map(|flow| flow.evidence.clone()).collect();
                 self.add(Kind::PathRate, None, Allows::WhatWasGot, evidence, None);
             }
             return;
         };
-        let allows = if whole { Allows::WhatWasGot } else { Allows::Computed(carried) };
+        let is_slow = seen.expected.as_ref().is_some_and(|(expected, _)| carried < EXPECTED * expected);
+        // On a hop that is too slow, others and short queues leave less than on a faster one.
+        let bound =
+            whole || (is_slow && (self.is_held_by_others() || self.lost() == Some(Lost::ForWantOfRoom)));
+        let allows = if bound { Allows::WhatWasGot } else { Allows::Computed(carried) };
         let mut evidence = Vec::new();
         if let Some(capacity) = &seen.capacity {
             evidence.push(format!("{}: {} of TCP's payload", capacity.how, rate(capacity.goodput_bps)));
@@ -66,7 +76,7 @@ impl Limits<'_> {
             evidence.push(format!("the test got {}, {:.0} % of that", rate(self.got), share.min(100.0)));
         }
         match &seen.expected {
-            Some((expected, who)) if carried < EXPECTED * expected => {
+            Some((expected, who)) if is_slow => {
                 evidence.push(format!("{who} makes {} possible", rate(*expected)));
                 let change = "find the hop that is slower than it should be: a port that negotiated a lower speed, a shaper, a \
                               policer";
@@ -106,7 +116,6 @@ impl Limits<'_> {
         if shares {
             evidence.push("TCP connections take what there is, and share it".into());
         }
-        // What shares gives half to one more connection, at most.
         let gives = seen.left_bps().filter(|_| !shares).map_or(FAIR * carried, |left| left.value);
         let allows = if held { Allows::WhatWasGot } else { Allows::Computed(gives) };
         let change = "see who else uses the path, and when; a transfer at another time, or a share of its own (a reserved rate, a \

@@ -2,7 +2,7 @@
 // crates/view/tests/page_types.rs compares every field.
 
 export type Cause =
-  | 'receive_window' | 'send_buffer' | 'path_rate' | 'loss' | 'slow_start' | 'application' | 'pacing' | 'host_cpu';
+  | 'receive_window' | 'send_buffer' | 'path_rate' | 'loss' | 'ecn_marks' | 'local_queue' | 'slow_start' | 'application' | 'pacing' | 'host_cpu';
 
 export type PublishedVerdict = 'within' | 'differs' | 'contradicted' | 'no_figure' | 'missed' | 'unreliable' | 'untrusted' | 'not_run';
 
@@ -164,6 +164,8 @@ export interface Limited {
   send_buffer: number;
   path_rate: number;
   loss: number;
+  ecn_marks: number;
+  local_queue: number;
   slow_start: number;
   application: number;
   pacing: number;

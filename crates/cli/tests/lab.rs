@@ -151,7 +151,7 @@ fn without_root() {
     let place = Place::new(SMALL);
     // Somebody else must be able to reach the program and write the record.
     let binary = place.path("longfat");
-    std::fs::copy(common::binary(), &binary).unwrap();
+    common::copy_binary(&binary);
     let open = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     };

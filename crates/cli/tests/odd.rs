@@ -225,7 +225,7 @@ fn two_users_may_use_one_name() {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     };
     let program = place.path("longfat");
-    std::fs::copy(common::binary(), &program).unwrap();
+    common::copy_binary(&program);
     let home = place.path("home");
     std::fs::create_dir(&home).unwrap();
     [place.dir.path(), &program, &home].into_iter().for_each(open);

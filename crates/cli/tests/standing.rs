@@ -136,8 +136,7 @@ fn an_ordinary_user_keeps_labs_as_well() {
     };
     open("755", place.dir.path());
     let program = place.path("longfat");
-    std::fs::copy(common::binary(), &program).unwrap();
-    open("755", &program);
+    common::copy_binary(&program);
     open("644", &place.path("s.toml"));
     let home = place.path("home");
     std::fs::create_dir(&home).unwrap();

@@ -92,6 +92,14 @@ fn paced_datagrams_keep_to_their_schedule() {
     assert!(sent as f64 <= span * 2000.0 + 1.0, "{sent} in {span} s");
     let missing = end.given_up.as_secs_f64() + 0.05;
     assert!(sent as f64 >= (0.5 - missing) * 2000.0, "{sent}: {end:?}");
+    let late = end.late.value_at_quantile(0.5);
+    if late > 100_000 {
+        testing::skip(
+            testing::Missing::QuietMachine,
+            format_args!("every other datagram left {late} ns late or more"),
+        );
+        return;
+    }
     let median = statistics.gaps.value_at_quantile(0.5) as f64;
     assert!((median / 500_000.0 - 1.0).abs() < 0.2, "{median}");
 }

@@ -14,6 +14,10 @@ pub enum Cause {
     PathRate,
     /// Lost packets, and the window's slow growth after them.
     Loss,
+    /// Marks of routers that see congestion coming (ECN, RFC 3168), and the window's slow growth after them.
+    EcnMarks,
+    /// The sending host's own queue: it dropped packets before they left, and the window's slow growth after that.
+    LocalQueue,
     /// The start: the window has not yet grown to what the path allows, without a loss.
     SlowStart,
     /// The application: it writes or reads too slowly.
@@ -26,11 +30,13 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, in the order of reports.
-    pub const ALL: [Cause; 8] = [
+    pub const ALL: [Cause; 10] = [
         Cause::ReceiveWindow,
         Cause::SendBuffer,
         Cause::PathRate,
         Cause::Loss,
+        Cause::EcnMarks,
+        Cause::LocalQueue,
         Cause::SlowStart,
         Cause::Application,
         Cause::Pacing,
@@ -44,6 +50,8 @@ impl Cause {
             Cause::SendBuffer => "send_buffer",
             Cause::PathRate => "path_rate",
             Cause::Loss => "loss",
+            Cause::EcnMarks => "ecn_marks",
+            Cause::LocalQueue => "local_queue",
             Cause::SlowStart => "slow_start",
             Cause::Application => "application",
             Cause::Pacing => "pacing",

@@ -32,6 +32,7 @@ table! {
             segs_out = "segments sent since the start, pure ACKs included",
             data_segs_out_segs = "segments with payload sent since the start",
             delivered_segs = "segments delivered since the start, SACKed ones included",
+            delivered_ce_segs = "of these, delivered with a congestion mark (ECN)",
             notsent_bytes = "bytes in the send buffer never sent yet",
             srtt_us = "smoothed round-trip time (of a ping flow: this echo's round trip)",
             rttvar_us = "smoothed mean deviation of the round-trip time",

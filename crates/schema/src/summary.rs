@@ -260,6 +260,10 @@ pub struct Limited {
     pub send_buffer: f64,
     pub path_rate: f64,
     pub loss: f64,
+    #[serde(default)]
+    pub ecn_marks: f64,
+    #[serde(default)]
+    pub local_queue: f64,
     pub slow_start: f64,
     pub application: f64,
     pub pacing: f64,
@@ -280,6 +284,8 @@ impl Limited {
             Cause::SendBuffer => &mut self.send_buffer,
             Cause::PathRate => &mut self.path_rate,
             Cause::Loss => &mut self.loss,
+            Cause::EcnMarks => &mut self.ecn_marks,
+            Cause::LocalQueue => &mut self.local_queue,
             Cause::SlowStart => &mut self.slow_start,
             Cause::Application => &mut self.application,
             Cause::Pacing => &mut self.pacing,

@@ -173,6 +173,7 @@ fn row(sender: &Info, receiver: &Info) -> FlowSample {
         segs_out: int(sender.segs_out),
         data_segs_out_segs: int(sender.data_segs_out_segs),
         delivered_segs: int(sender.delivered_segs),
+        delivered_ce_segs: int(sender.delivered_ce_segs),
         notsent_bytes: long(sender.notsent_bytes),
         srtt_us: int(sender.srtt_us),
         rttvar_us: int(sender.rttvar_us),

@@ -82,6 +82,14 @@ fn a_timeout_after_a_needless_one_counts_its_retransmission_once() {
     assert!(pair.sender.info(pair.now).total_rto >= 2);
 }
 
+/// Found by the test below: a FIN that no longer fits into the window stays behind, and the data before it go as the probe.
+#[test]
+fn the_last_bytes_go_where_the_window_has_room_for_them_but_not_for_the_fin() {
+    let config = Config { rcvbuf: Some(2675), ..reference(2727, 6_291_456) };
+    let mut pair = Pair::new(config, Path::new(50_000_000, 100_000, 60), Some(107_000));
+    transfer(&mut pair, 107_000, 100 * SECOND);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 

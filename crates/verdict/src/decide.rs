@@ -10,8 +10,9 @@
 //!    This program's own generator is never a slow application: 2. and 3. say `application` only for a rate, a pause or a file that was asked
 //!    for (`pacing` for the rate of a test, `-b`), as long as the generator is not behind that rate; else `host_cpu`. Once all of
 //!    a flow's size is sent, what held it before still counts.
-//! 4. The congestion window was full, or loss was being repaired: `loss` after a loss, before any
-//!    `slow_start`.
+//! 4. The congestion window was full, or it was being reduced: by what reduced it last. That is a `loss`, marks of routers (`ecn_marks`),
+//!    or the sending host itself, which drops packets at its own device (`local_queue`: the kernel reduces the window, tcp_enter_cwr, and
+//!    nothing was marked). Before anything did: `slow_start`.
 //! 5. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows; on a path that is not
 //!    described `path_rate` where the flow grows no more, for that is how BBR sends at the path's rate).
 //!    Between two ends on one host is no path: what would be `path_rate` is `host_cpu`.
@@ -56,21 +57,22 @@ const GROWS: f64 = 1.25;
 /// in blocks, and sleeps between them.
 const BEHIND_S: f64 = 0.1;
 const BEHIND_BYTES: f64 = 262_144.0;
+/// States of `icsk_ca_state` (linux/tcp.h): the window was reduced without a loss; recovery, and after a timeout.
+const CWR: i64 = 2;
 const LOSS_STATES: [i64; 2] = [3, 4];
 
 /// Labels the samples of flow `context.name` in `rows`; others are left as they are. Rows must be in
 /// order of time. A flow's first sample, and samples without a sender's state, stay unlabelled.
 pub fn decide(rows: &mut [FlowSample], links: &[LinkSample], context: &FlowContext) {
     let history = History::new(rows, links, context);
-    let mut seen_loss = false;
+    let mut reductions = Reductions::default();
     let mut last = None;
     let mut first = true;
     for row in rows.iter_mut().filter(|r| r.flow == context.name) {
-        seen_loss |= row.total_retrans_segs.is_some_and(|n| n > 0)
-            || row.ca_state.is_some_and(|s| LOSS_STATES.contains(&s));
+        reductions.take(row);
         row.limited_by = match first {
             true => None,
-            false => cause(row, &history, context, seen_loss).map(|found| match found {
+            false => cause(row, &history, context, &reductions).map(|found| match found {
                 // Only the last bytes are still on their way: what held the flow before made it as long as it is.
                 Found::AllSent => last.unwrap_or(Cause::SlowStart),
                 Found::Limit(Cause::PathRate) if context.is_one_host => Cause::HostCpu,
@@ -95,6 +97,33 @@ enum Found {
 enum Slow {
     Writer,
     Reader,
+}
+
+/// What reduced the congestion window so far.
+#[derive(Debug, Default)]
+struct Reductions {
+    retransmitted: i64,
+    marked: i64,
+    latest: Option<Cause>,
+}
+
+impl Reductions {
+    fn take(&mut self, row: &FlowSample) {
+        let retransmitted = row.total_retrans_segs.unwrap_or(self.retransmitted);
+        let marked = row.delivered_ce_segs.unwrap_or(self.marked);
+        let is_repairing = row.ca_state.is_some_and(|state| LOSS_STATES.contains(&state));
+        if retransmitted > self.retransmitted || is_repairing {
+            self.latest = Some(Cause::Loss);
+        } else if marked > self.marked {
+            self.latest = Some(Cause::EcnMarks);
+        } else if row.ca_state == Some(CWR)
+            && row.delivered_ce_segs.is_some()
+            && self.latest != Some(Cause::EcnMarks)
+        {
+            self.latest = Some(Cause::LocalQueue);
+        }
+        (self.retransmitted, self.marked) = (retransmitted, marked);
+    }
 }
 
 /// What is needed of the other samples.
@@ -147,7 +176,12 @@ impl History {
     }
 }
 
-fn cause(row: &FlowSample, history: &History, context: &FlowContext, seen_loss: bool) -> Option<Found> {
+fn cause(
+    row: &FlowSample,
+    history: &History,
+    context: &FlowContext,
+    reductions: &Reductions,
+) -> Option<Found> {
     let mss = row.snd_mss_bytes? as f64;
     let outstanding = row.unacked_segs? as f64 * mss;
     let cwnd = row.snd_cwnd_segs? as f64 * mss;
@@ -179,9 +213,9 @@ fn cause(row: &FlowSample, history: &History, context: &FlowContext, seen_loss: 
     if full || (context.unknown_path && is_queued(row, QUEUED_PART)) {
         return Some(Found::Limit(Cause::PathRate));
     }
-    let repairing = row.ca_state.is_some_and(|s| LOSS_STATES.contains(&s));
-    if repairing || outstanding >= CWND_FILLED * cwnd {
-        return Some(Found::Limit(if seen_loss { Cause::Loss } else { Cause::SlowStart }));
+    let is_reduced = row.ca_state.is_some_and(|state| state == CWR || LOSS_STATES.contains(&state));
+    if is_reduced || outstanding >= CWND_FILLED * cwnd {
+        return Some(Found::Limit(reductions.latest.unwrap_or(Cause::SlowStart)));
     }
     let paced = row.pacing_rate_bps.is_some_and(|rate| goodput >= PACED * rate as f64);
     if paced {
@@ -190,7 +224,11 @@ fn cause(row: &FlowSample, history: &History, context: &FlowContext, seen_loss: 
         if context.unknown_path && !asked && before.is_some_and(|before| goodput <= GROWS * before) {
             return Some(Found::Limit(Cause::PathRate));
         }
-        return Some(Found::Limit(if asked || seen_loss { Cause::Pacing } else { Cause::SlowStart }));
+        return Some(Found::Limit(if asked || reductions.latest.is_some() {
+            Cause::Pacing
+        } else {
+            Cause::SlowStart
+        }));
     }
     // A pipe that is being filled again: the link is full from now on, though it was not before.
     let soon = row.time_us + half / ROUND_TRIPS;

@@ -24,6 +24,8 @@ pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut
         Cause::SendBuffer => send_buffer(&facts, context, summary),
         Cause::PathRate => path_rate(&facts, context, summary),
         Cause::Loss => loss(&facts, summary),
+        Cause::EcnMarks => ecn_marks(&facts, rows),
+        Cause::LocalQueue => local_queue(&facts, context),
         Cause::SlowStart => slow_start(&facts, summary),
         Cause::Application => application(&facts, context),
         Cause::Pacing => pacing(&facts, context),
@@ -102,6 +104,37 @@ fn queue(rows: &[&FlowSample]) -> Option<(Time, Time)> {
 }
 
 type Words = (Vec<String>, Option<String>);
+
+fn ecn_marks(facts: &Facts, rows: &[&FlowSample]) -> Words {
+    let marked = rows.last().and_then(|row| row.delivered_ce_segs).unwrap_or(0);
+    let delivered = rows.last().and_then(|row| row.delivered_segs).unwrap_or(0);
+    let evidence = vec![
+        format!(
+            "{} the congestion window, which marks had reduced, was full ({} outstanding)",
+            facts.share, facts.outstanding
+        ),
+        format!("{marked} of {delivered} segments delivered had a congestion mark (ECN)"),
+    ];
+    let remedy = "find the queue that marks, and raise the threshold from which it does; a congestion control for marks (dctcp, or bbr) \
+                  loses less by each";
+    (evidence, Some(remedy.into()))
+}
+
+fn local_queue(facts: &Facts, context: &FlowContext) -> Words {
+    let from = &context.from;
+    let evidence = vec![
+        format!(
+            "{} the congestion window was full after {from} itself had reduced it, without a loss on the way and without a mark",
+            facts.share
+        ),
+        "the kernel does that where its own device or queueing discipline drops a packet (tcp_enter_cwr)"
+            .into(),
+    ];
+    let remedy = format!(
+        "on {from}: a longer transmit queue (ip link set DEVICE txqueuelen N), or fq, which holds packets back instead of dropping them"
+    );
+    (evidence, Some(remedy))
+}
 
 fn receive_window(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
     let mut evidence = vec![format!(

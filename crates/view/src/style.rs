@@ -23,6 +23,8 @@ pub(crate) fn cause_colours(cause: Cause) -> (&'static str, &'static str) {
         Cause::SendBuffer => ("#e69f00", "#e8a820"),
         Cause::PathRate => ("#009e73", "#1fae84"),
         Cause::Loss => ("#d55e00", "#e8702a"),
+        Cause::EcnMarks => ("#a3591f", "#c98d5a"),
+        Cause::LocalQueue => ("#7a3b00", "#a8754a"),
         Cause::SlowStart => ("#8cc8ea", "#56b4e9"),
         Cause::Application => ("#0072b2", "#3a7fc4"),
         Cause::Pacing => ("#e3d53a", "#f0e442"),

@@ -9,6 +9,8 @@ pub fn cause(cause: Cause) -> &'static str {
         Cause::SendBuffer => "send buffer",
         Cause::PathRate => "path rate",
         Cause::Loss => "loss",
+        Cause::EcnMarks => "ECN marks",
+        Cause::LocalQueue => "own queue",
         Cause::SlowStart => "slow start",
         Cause::Application => "application",
         Cause::Pacing => "pacing",
@@ -41,6 +43,12 @@ pub fn explain(cause: Cause) -> &'static str {
         Cause::PathRate => "The slowest link is full: this is what the path can carry.",
         Cause::Loss => {
             "Packets were lost, and after each loss the sender's window shrinks and grows back slowly."
+        }
+        Cause::EcnMarks => {
+            "A router marked packets (ECN) because a queue grew, and after each mark the sender's window shrinks and grows back slowly."
+        }
+        Cause::LocalQueue => {
+            "The sending host's own transmit queue was full: it dropped packets before they left, and the sender's window shrank."
         }
         Cause::SlowStart => "The connection is young: its window still doubles every round trip.",
         Cause::Application => {

@@ -26,6 +26,7 @@ pub fn fill_sender(info: &TcpInfo, memory: Option<&Memory>, row: &mut FlowSample
     row.segs_out = wide(info.segs_out());
     row.data_segs_out_segs = wide(info.data_segs_out());
     row.delivered_segs = wide(info.delivered());
+    row.delivered_ce_segs = wide(info.delivered_ce());
     row.notsent_bytes = wide(info.notsent_bytes());
     row.srtt_us = wide(info.rtt_us().filter(|rtt| *rtt > 0));
     row.rttvar_us = wide(info.rttvar_us());

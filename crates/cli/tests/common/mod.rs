@@ -116,6 +116,13 @@ pub fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_longfat")
 }
 
+/// A copy of the binary that everybody may run. Another program copies it: a file that this process has open for writing is open in
+/// processes that other tests start at that moment, too, and cannot be run until they are something else.
+pub fn copy_binary(to: &Path) {
+    let copied = Command::new("install").args(["-m", "755"]).arg(binary()).arg(to).status();
+    assert!(copied.unwrap().success());
+}
+
 /// A scenario that comes with the program.
 pub fn shipped(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name)).unwrap()

@@ -126,12 +126,15 @@ impl Endpoint {
         u64::from(self.sk.write_seq.wrapping_sub(self.sk.snd_nxt))
     }
 
-    /// A part of the first chunk goes as a probe of the window.
-    pub(super) fn send_for_wakeup(&mut self, len: u32) {
+    /// A part of the first chunk, no more than `room`, goes as a probe of the window. A FIN that has no room stays behind.
+    pub(super) fn send_for_wakeup(&mut self, room: u32) {
+        let mss = self.sk.mss_cache;
+        let len = room.min(mss);
         if let Some(first) = self.tx.queue.unsent.front().copied()
-            && first.len > len
+            && (first.len > mss || first.len + u32::from(first.fin) > room)
             && len > 0
         {
+            let len = len.min(first.len);
             self.tx.queue.unsent.split_front(len);
         }
         self.write_xmit(Push::Probe);

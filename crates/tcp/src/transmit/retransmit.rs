@@ -158,10 +158,12 @@ impl Endpoint {
 
     /// `tcp_probe0`'s segment (`tcp_write_wakeup`): what the window allows, or else an old sequence number.
     pub(super) fn write_wakeup(&mut self) {
-        let Some(chunk) = self.tx.queue.unsent.front().copied() else { return };
+        if self.tx.queue.unsent.front().is_none() {
+            return;
+        }
         if before(self.sk.snd_nxt, self.window_end()) {
             let room = self.window_end().wrapping_sub(self.sk.snd_nxt);
-            self.send_for_wakeup(chunk.len.min(room).min(self.sk.mss_cache));
+            self.send_for_wakeup(room);
         } else {
             let seq = self.sk.snd_una.wrapping_sub(1);
             self.emit_bare(seq);

@@ -2,16 +2,19 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use diagnosis::{Burst, DatagramPlan, Mtu, Path, TcpPlan, TcpSeen};
+use diagnosis::{Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpSeen};
 use perf::report::{Amount, Protocol};
 use probe::AvailableAnswer;
-use units::{BitRate, Time};
+use units::BitRate;
 
 use crate::{
     exit::Exit,
     output, path_available, path_datagrams, path_facts, path_mtu,
     path_test::{PathTest, Tests},
 };
+
+/// Echoes for the round trips without load: over two seconds, so that others' queues show.
+const ECHOES: u32 = 20;
 
 /// The path to the other end of some tests.
 pub struct MeasuredPath<'a> {
@@ -31,10 +34,13 @@ impl Path for MeasuredPath<'_> {
     }
 
     /// By echoes; where those may not be sent, by connecting, and nothing is known of sizes.
-    fn round_trip_and_mtu(&mut self) -> anyhow::Result<(Time, Mtu)> {
+    fn round_trips_and_mtu(&mut self) -> anyhow::Result<(RoundTrips, Mtu)> {
         let unknown = Mtu { device: self.device_mtu, passes: None };
-        match path_facts::round_trip(self.address) {
-            Ok(rtt) => Ok((rtt, path_mtu::find(self.address, self.device_mtu, rtt).unwrap_or(unknown))),
+        match path_facts::round_trips(self.address, ECHOES) {
+            Ok(times) => {
+                let mtu = path_mtu::find(self.address, self.device_mtu, times.fastest).unwrap_or(unknown);
+                Ok((times, mtu))
+            }
             Err(why) => {
                 self.doing(&format!("{why}; taking how long a connection needs instead"));
                 let Tests { host, port, .. } = self.tests;
@@ -43,7 +49,7 @@ impl Path for MeasuredPath<'_> {
                         "cannot connect to {host} at port {port}: {error}; is longfat serve running there?"
                     ))
                 })?;
-                Ok((rtt, unknown))
+                Ok((RoundTrips { fastest: rtt, median: None }, unknown))
             }
         }
     }

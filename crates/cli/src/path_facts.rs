@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
+use diagnosis::RoundTrips;
 use perf::{Echo, PingOptions, PingSocket, Stop};
 use units::{Bytes, Time};
 
@@ -30,16 +31,28 @@ pub fn address(host: &str) -> anyhow::Result<IpAddr> {
 /// # Errors
 /// Where there is no right to send echoes (exit code 4), or none came back.
 pub fn round_trip(to: IpAddr) -> anyhow::Result<Time> {
-    let echoes = echoes(to, ECHOES, Bytes(56), PATIENCE).map_err(|error| {
+    Ok(round_trips(to, ECHOES)?.fastest)
+}
+
+/// The fastest and the median of so many echoes.
+///
+/// # Errors
+/// As [`round_trip`].
+pub fn round_trips(to: IpAddr, count: u32) -> anyhow::Result<RoundTrips> {
+    let echoes = echoes(to, count, Bytes(56), PATIENCE).map_err(|error| {
         Exit::Missing(format!(
             "{error}; sending echoes takes CAP_NET_RAW: try sudo, or say the time with --rtt"
         ))
     })?;
-    let fastest = echoes.iter().filter_map(|echo| echo.rtt).min();
-    let fastest =
-        fastest.with_context(|| format!("{to} answered none of {ECHOES} echoes; say the time with --rtt"))?;
+    let mut times: Vec<Duration> = echoes.iter().filter_map(|echo| echo.rtt).collect();
+    times.sort_unstable();
+    let fastest = times
+        .first()
+        .with_context(|| format!("{to} answered none of {count} echoes; say the time with --rtt"))?;
     // A capture's precision would only be noise to read.
-    Ok(Time(units::three_digits(fastest.as_nanos() as f64)))
+    let rounded = |time: &Duration| Time(units::three_digits(time.as_nanos() as f64));
+    let median = (times.len() > 1).then(|| rounded(&times[times.len() / 2]));
+    Ok(RoundTrips { fastest: rounded(fastest), median })
 }
 
 /// Sends `count` echoes with `payload` bytes each and waits for each as long as `patience`. What fits the device's MTU goes

@@ -54,6 +54,7 @@ pub(crate) fn find<P: Path>(
     Ok(most.filter(|most| most.arrived_bps > 0.0).map(|most| Capacity {
         goodput_bps: most.arrived_bps * tcp_share(payload),
         at_least: busy || !is_overload(most),
+        offered_bps: (!busy && is_overload(most)).then_some(most.sent_bps * tcp_share(payload)),
         how: match (busy, is_overload(most)) {
             (true, _) => format!("{} came, and the receiver had no time for more", rounded(most.arrived_bps)),
             (false, true) => {

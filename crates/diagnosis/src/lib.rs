@@ -12,6 +12,6 @@ mod rank;
 
 pub use losses::Losses;
 pub use observed::{Capacity, Datagrams, Doubt, Kind, Limit, Mtu, Observed, Ranking, is_busy};
-pub use path::{Burst, DatagramPlan, Path, TcpPlan, TcpSeen};
+pub use path::{Burst, DatagramPlan, Path, RoundTrips, TcpPlan, TcpSeen};
 pub use procedure::{Options, again, diagnose};
 pub use rank::rank;

@@ -21,6 +21,10 @@ const BUSY: f64 = 0.85;
 
 /// A queue that is there in so many of the samples stands.
 const STANDS: f64 = 0.8;
+/// What others have is known by a burst to within this share of what the path carries.
+const BURST_ERROR: f64 = 0.1;
+/// Without load, usual round trips that are longer than the fastest by this share, and by this time, microseconds, wait for others.
+const IDLE: (f64, f64) = (0.03, 300.0);
 /// Others are there if the test's packets were behind theirs in so many of the samples.
 const BEHIND: f64 = 0.4;
 /// What others must have had of what the path carries, to be worth mentioning.
@@ -128,6 +132,8 @@ pub struct Capacity {
     pub goodput_bps: f64,
     /// It carries at least that; more was not tried.
     pub at_least: bool,
+    /// What was sent for that, as TCP payload in bit/s, where the path was overloaded.
+    pub offered_bps: Option<f64>,
     /// How it was found.
     pub how: String,
 }
@@ -159,8 +165,10 @@ pub struct Observed {
     pub sender: Option<HostFacts>,
     /// The receiving host, where it told.
     pub receiver: Option<HostFacts>,
-    /// Round trip without load.
+    /// Round trip without load: the fastest.
     pub rtt: Time,
+    /// The median of round trips without load; `None` where there was one only.
+    pub usual_rtt: Option<Time>,
     /// What the path should carry as goodput, bit/s, and who says so.
     pub expected: Option<(f64, String)>,
     /// Packet sizes.
@@ -203,10 +211,34 @@ impl Observed {
         [burst, probe].into_iter().flatten().reduce(f64::max)
     }
 
-    /// What other traffic leaves of that.
+    /// What other traffic leaves of that: as the probe found it, or else as a burst that overloaded the path did.
     pub fn left_bps(&self) -> Option<Interval> {
-        let answer = self.available.as_ref()?;
-        Some(answer.available_bps?.times(payload_share(answer.packet_bytes)))
+        let probed = self
+            .available
+            .as_ref()
+            .and_then(|answer| Some(answer.available_bps?.times(payload_share(answer.packet_bytes))));
+        probed.or_else(|| self.left_by_burst())
+    }
+
+    /// A burst that is more than the path carries gets its share of the packets that arrive: less than all of what the path carries, if others
+    /// send as well.
+    fn left_by_burst(&self) -> Option<Interval> {
+        let capacity = self.capacity.as_ref()?;
+        let (carried, offered) = (self.carried_bps()?, capacity.offered_bps?);
+        let others = offered * (carried / capacity.goodput_bps.max(1.0) - 1.0);
+        let left = (carried - others).max(0.0);
+        let by = BURST_ERROR * carried;
+        (others >= OTHERS * carried).then_some(Interval {
+            low: (left - by).max(0.0),
+            value: left,
+            high: (left + by).min(carried),
+        })
+    }
+
+    /// Whether packets waited in queues even without load.
+    fn is_queued_without_load(&self) -> bool {
+        let base = self.base_rtt_us();
+        self.usual_rtt.is_some_and(|usual| usual.as_micros_f64() - base >= (IDLE.0 * base).max(IDLE.1))
     }
 
     /// Whether other traffic takes a part of the path that is worth mentioning: a probe says so, or what it must have had.
@@ -220,9 +252,10 @@ impl Observed {
     /// What others had while the test ran, as TCP payload in bit/s, at most: a queue stood in the path, or others' packets stood in it, so its
     /// slowest link was busy, and the test had a part of that only. `None` where no queue was, or the test had nearly all.
     pub fn others_had_bps(&self) -> Option<f64> {
-        let stood = self.queued.filter(|queued| *queued >= STANDS);
-        let behind = self.behind_others.filter(|behind| *behind >= BEHIND);
-        let carried = self.carried_bps().filter(|_| stood.or(behind).is_some())?;
+        let stood = self.queued.is_some_and(|queued| queued >= STANDS);
+        let behind = self.behind_others.is_some_and(|behind| behind >= BEHIND);
+        let is_busy = stood || behind || self.is_queued_without_load();
+        let carried = self.carried_bps().filter(|_| is_busy)?;
         let others = carried - self.got();
         (others >= OTHERS * carried).then_some(others)
     }

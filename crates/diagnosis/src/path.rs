@@ -15,11 +15,11 @@ pub trait Path {
     /// Told before each measurement.
     fn doing(&mut self, what: &str);
 
-    /// The round-trip time without load, and what packets pass.
+    /// The round-trip times without load, the fastest and the median where there are several, and what packets pass.
     ///
     /// # Errors
     /// Where the path cannot be measured at all.
-    fn round_trip_and_mtu(&mut self) -> Result<(Time, Mtu), Self::Error>;
+    fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Self::Error>;
 
     /// The MTU of the route as this host knows it by now, where it does: larger packets leave in fragments.
     fn route_mtu(&mut self) -> Option<u32>;
@@ -42,6 +42,15 @@ pub trait Path {
     /// # Errors
     /// Where the probe failed.
     fn available(&mut self, most: BitRate, mtu: Option<u32>) -> Result<Option<AvailableAnswer>, Self::Error>;
+}
+
+/// Round trips without load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoundTrips {
+    /// The fastest.
+    pub fastest: Time,
+    /// The median; `None` where there was one only.
+    pub median: Option<Time>,
 }
 
 /// A burst of datagrams.

@@ -48,7 +48,8 @@ pub fn diagnose<P: Path>(
     sender: Option<HostFacts>,
 ) -> Result<(Observed, Ranking), P::Error> {
     path.doing("the round trip, and packets of all sizes");
-    let (rtt, mtu) = path.round_trip_and_mtu()?;
+    let (round_trips, mtu) = path.round_trips_and_mtu()?;
+    let rtt = round_trips.fastest;
     let route = path.route_mtu().unwrap_or(mtu.device);
     let packet = mtu.passes.unwrap_or(MTU).min(mtu.device).min(route);
     let payload = packet.saturating_sub(options.datagram_headers);
@@ -60,7 +61,8 @@ pub fn diagnose<P: Path>(
     path.doing(&format!("TCP, for {} s", options.time.as_secs_f64()));
     let tcp = test_tcp(path, options)?;
     let rows = tcp.as_ref().map_or(Vec::new(), |tcp| tcp.rows.clone());
-    let mut seen = Observed { mtu, capacity, ..observed(options, sender, rtt, tcp) };
+    let mut seen =
+        Observed { usual_rtt: round_trips.median, mtu, capacity, ..observed(options, sender, rtt, tcp) };
     if options.datagrams && options.probes && seen.receiver.is_some() {
         path.doing(&format!(
             "what other traffic leaves: streams of datagrams, {} within a second at most",
@@ -120,6 +122,7 @@ pub fn again<P: Path>(
     let tcp = test_tcp(path, options)?;
     let rows = tcp.as_ref().map_or(Vec::new(), |tcp| tcp.rows.clone());
     let mut seen = Observed {
+        usual_rtt: before.usual_rtt,
         mtu: before.mtu,
         capacity: before.capacity.clone(),
         datagrams: before.datagrams,

@@ -190,8 +190,10 @@ fn table(done: &[Scored]) -> String {
     for scored in done {
         let mut names: Vec<&str> = scored.case.faults.iter().map(|fault| fault.name()).collect();
         names.sort_unstable();
-        for name in [names.join(" + "), String::new()] {
-            rows.entry((names.len(), name)).or_default()[scored.score as usize] += 1;
+        let count = names.len();
+        let each = (count > 0).then(|| names.join(" + "));
+        for name in [Some(String::new()), each].into_iter().flatten() {
+            rows.entry((count, name)).or_default()[scored.score as usize] += 1;
         }
     }
     let mut text = String::from(

@@ -34,9 +34,15 @@ fn seen(got_bps: f64, cause: Cause) -> Observed {
         sender: Some(facts(&[])),
         receiver: Some(facts(&[])),
         rtt: RTT,
+        usual_rtt: None,
         expected: Some((94.1e6, "--rate 100 Mb/s".into())),
         mtu: Mtu { device: 1500, passes: Some(1500) },
-        capacity: Some(Capacity { goodput_bps: CAPACITY, at_least: false, how: "datagrams".into() }),
+        capacity: Some(Capacity {
+            goodput_bps: CAPACITY,
+            at_least: false,
+            offered_bps: None,
+            how: "datagrams".into(),
+        }),
         available: None,
         datagrams: Datagrams { sent: 8000, lost: 0 },
         flow: Some(FlowSummary {
@@ -130,7 +136,8 @@ fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
 
 #[test]
 fn a_slow_hop_is_one_that_is_slower_than_expected() {
-    let half = Capacity { goodput_bps: CAPACITY / 2.0, at_least: false, how: "datagrams".into() };
+    let half =
+        Capacity { goodput_bps: CAPACITY / 2.0, at_least: false, offered_bps: None, how: "datagrams".into() };
     let slow = Observed { capacity: Some(half.clone()), ..seen(47e6, Cause::PathRate) };
     assert_eq!(first(&slow).kind, Kind::SlowHop);
     let nobody_expected_more =

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, convert::Infallible, error::Error};
 
 use cc::{Source, Values, native::Library};
-use diagnosis::{Burst, DatagramPlan, Mtu, Path, TcpPlan, TcpSeen};
+use diagnosis::{Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpSeen};
 use probe::{Available, AvailableAnswer, Budget, Limits, Method, Seen, Step};
 use scenario::{Cc, Flow, Kind, Ping, Scenario, Tcp, Udp};
 use sim::{Controllers, Measured, Session, Side};
@@ -20,7 +20,7 @@ const WARM_UP: Time = Time::from_secs(2);
 const REST: Time = Time::from_millis(300);
 /// A diagnosis waits no longer for what is available (as the program does).
 const PATIENCE: Time = Time::from_secs(20);
-const ECHOES: u32 = 5;
+const ECHOES: u32 = 20;
 /// As `longfat serve`'s clocks tell.
 const RESOLUTION_NS: f64 = 1000.0;
 /// The difference of the two ends' clocks, ns.
@@ -107,11 +107,15 @@ impl Path for VirtualPath<'_> {
 
     fn doing(&mut self, _: &str) {}
 
-    fn round_trip_and_mtu(&mut self) -> Result<(Time, Mtu), Infallible> {
+    fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Infallible> {
         let ping = Ping { interval: Time::from_millis(100), count: Some(ECHOES), payload: Bytes(56) };
         let echoes = self.measure(Kind::Ping(ping), Time::from_secs(3));
-        let fastest = echoes.rows.iter().filter_map(|row| row.srtt_us).min().expect("an echo");
-        Ok((Time(fastest as u64 * 1000), Mtu { device: MTU, passes: Some(MTU) }))
+        let mut times: Vec<Time> =
+            echoes.rows.iter().filter_map(|row| Some(Time(row.srtt_us? as u64 * 1000))).collect();
+        times.sort_unstable();
+        let fastest = *times.first().expect("an echo");
+        let median = (times.len() > 1).then(|| times[times.len() / 2]);
+        Ok((RoundTrips { fastest, median }, Mtu { device: MTU, passes: Some(MTU) }))
     }
 
     fn route_mtu(&mut self) -> Option<u32> {

@@ -243,6 +243,7 @@ export interface CurveHead {
 export interface CausesHead {
   subject: string;
   columns: number;
+  bytes: number;
 }
 
 export interface Mark {

@@ -100,10 +100,9 @@ function decode(buffer: ArrayBuffer, request: SeriesRequest): Series {
     ...points(curve.points),
     mean: curve.means > 0 ? points(curve.means) : null,
   }));
-  const bytes = (head.causes[0]?.columns ?? 0) * 8;
   const causes = head.causes.map((cause) => {
-    const shares = new Uint8Array(buffer, at, bytes);
-    at += bytes;
+    const shares = new Uint8Array(buffer, at, cause.bytes);
+    at += cause.bytes;
     return { ...cause, shares };
   });
   return { head, curves, causes, from_s: request.from_s, to_s: request.to_s, columns: request.columns };

@@ -153,6 +153,7 @@ fn join(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
     for samples in by_flow.values_mut() {
         samples.sort_by_key(|row| row.time_us);
     }
+    let mut before: BTreeMap<String, (i64, Option<i64>)> = BTreeMap::new();
     for row in &mut rows {
         let Some(samples) = by_flow.get(row.flow.as_str()) else { continue };
         let spacing = match samples.as_slice() {
@@ -169,8 +170,10 @@ fn join(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
         }
         let receiver_is_peer = nearest.rcvbuf_bytes.or(nearest.datagrams_received).is_some();
         if receiver_is_peer {
-            // Goodput is what was received.
-            row.goodput_bps = nearest.goodput_bps.or(row.goodput_bps);
+            // Goodput is what was received, over the time between our rows: the other end's samples lie elsewhere.
+            row.bytes_received = bytes_at(samples, after, row.time_us);
+            row.goodput_bps = rate_since(&before, row).or(nearest.goodput_bps).or(row.goodput_bps);
+            before.insert(row.flow.clone(), (row.time_us, row.bytes_received));
         }
         for index in 0..FlowSample::COLUMNS.len() {
             if row.metric(index).is_none() {
@@ -179,6 +182,26 @@ fn join(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
         }
     }
     rows
+}
+
+/// What had been received at an instant: between the two samples around it, `after` being the second, as if it came evenly.
+fn bytes_at(samples: &[&FlowSample], after: usize, time_us: i64) -> Option<i64> {
+    let known =
+        |index: usize| samples.get(index).and_then(|sample| Some((sample.time_us, sample.bytes_received?)));
+    match (after.checked_sub(1).and_then(known), known(after)) {
+        (Some((from, first)), Some((to, second))) if to > from => {
+            Some(first + ((second - first) as f64 * (time_us - from) as f64 / (to - from) as f64) as i64)
+        }
+        (Some((_, bytes)), _) | (None, Some((_, bytes))) => Some(bytes),
+        (None, None) => None,
+    }
+}
+
+/// Goodput since the row before of the same flow, bit/s.
+fn rate_since(before: &BTreeMap<String, (i64, Option<i64>)>, row: &FlowSample) -> Option<i64> {
+    let (from, first) = before.get(&row.flow)?;
+    let span_us = (row.time_us - from).max(0) as f64;
+    (span_us > 0.0).then_some(((row.bytes_received? - (*first)?) as f64 * 8e6 / span_us) as i64)
 }
 
 /// What is known of a stream beside its samples. Of the other host's settings only those are known that were asked for.

@@ -546,6 +546,34 @@ mod tests {
     }
 
     #[test]
+    fn what_reduced_a_window_is_told_by_what_came_before() {
+        let full = |row: &mut FlowSample| (row.snd_cwnd_segs, row.delivered_ce_segs) = (Some(1000), Some(0));
+        // Marks come and go; what they left behind stays a while.
+        let marked = |row: &mut FlowSample| {
+            full(row);
+            row.delivered_ce_segs = Some(1 + row.time_us / 200_000);
+            row.ca_state = Some(if row.time_us % 200_000 < 20_000 { CWR } else { 0 });
+        };
+        all(&flow(0.3e9, marked), Cause::EcnMarks);
+        let own = |row: &mut FlowSample| {
+            full(row);
+            row.ca_state = Some(CWR);
+        };
+        all(&flow(0.3e9, own), Cause::LocalQueue);
+        // A kernel that does not count marks leaves that open.
+        let unknown = |row: &mut FlowSample| {
+            own(row);
+            row.delivered_ce_segs = None;
+        };
+        all(&flow(0.3e9, unknown), Cause::SlowStart);
+        let lost = |row: &mut FlowSample| {
+            own(row);
+            row.total_retrans_segs = Some(row.time_us / 10_000);
+        };
+        all(&flow(0.3e9, lost), Cause::Loss);
+    }
+
+    #[test]
     fn what_waits_without_a_window_is_paced_or_not_computed() {
         let paced = |row: &mut FlowSample| {
             row.pacing_rate_bps = Some(520_000_000);

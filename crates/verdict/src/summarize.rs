@@ -182,9 +182,16 @@ fn recovery(rows: &[&FlowSample]) -> Option<f64> {
     Some((back.time_us - rows[lost].time_us) as f64 * 1e-6)
 }
 
-/// Application bytes received over time, as bits, from the goodput of each interval.
+/// Application bytes received over time, as bits: the receiver's count, or else the goodput of each interval. A goodput may be over another
+/// interval than that between two rows, so its sum may be more than ever arrived.
 fn received_bits(rows: &[&FlowSample]) -> Cumulative {
     let mut received = Cumulative::default();
+    if rows.iter().any(|row| row.bytes_received.is_some()) {
+        for (row, bytes) in rows.iter().filter_map(|row| Some((row, row.bytes_received?))) {
+            received.push(row.time_us, bytes as f64 * 8.0);
+        }
+        return received;
+    }
     let mut bits = 0.0;
     let mut last = None;
     for row in rows {

@@ -2,6 +2,7 @@
 
 use crate::page_site;
 use page_site::{SAMPLES, Site, flows};
+use schema::Cause;
 use serde_json::json;
 
 #[test]
@@ -177,10 +178,11 @@ fn the_whole_is_its_extremes_and_means() {
     assert_eq!(means.len(), 2);
     assert!((means.iter().sum::<f64>() / 2.0 / mean - 1.0).abs() < 0.05, "{means:?} {mean}");
     // A third of the time slow start, then loss.
-    let share = |column: usize, cause: usize| found.causes[column * 8 + cause];
-    assert_eq!((share(0, 4), share(0, 3)), (255, 0));
+    let place = |cause| Cause::ALL.iter().position(|other| *other == cause).unwrap();
+    let share = |column: usize, cause| found.causes[column * Cause::ALL.len() + place(cause)];
+    assert_eq!((share(0, Cause::SlowStart), share(0, Cause::Loss)), (255, 0));
     // The last sample is 10 ms before the column's end: 1.49 of 1.5 s.
-    assert_eq!((share(19, 4), share(19, 3)), (0, 253));
+    assert_eq!((share(19, Cause::SlowStart), share(19, Cause::Loss)), (0, 253));
     let marks = found.head["marks"].as_array().unwrap();
     let count: u64 = marks.iter().map(|mark| mark["count"].as_u64().unwrap()).sum();
     assert_eq!(count, 50);

@@ -198,6 +198,8 @@ pub(crate) struct CurveHead {
 pub(crate) struct CausesHead {
     pub(crate) subject: String,
     pub(crate) columns: usize,
+    /// Of all columns and causes.
+    pub(crate) bytes: usize,
 }
 
 /// Names, explanations and colours that the page shares with plots and reports.

@@ -184,7 +184,11 @@ impl Store {
                 .collect(),
             causes: causes
                 .iter()
-                .map(|(subject, _)| CausesHead { subject: subject.clone(), columns })
+                .map(|(subject, shares)| CausesHead {
+                    subject: subject.clone(),
+                    columns,
+                    bytes: shares.len(),
+                })
                 .collect(),
             marks,
         };

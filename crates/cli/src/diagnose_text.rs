@@ -62,6 +62,10 @@ pub fn diagnosis(found: &Diagnosis) -> String {
     let limits = &found.ranking.limits;
     lines.push(match limits.first() {
         None => "Nothing that limits was found.".into(),
+        Some(first) if !first.measured => {
+            "What held the test down is not known: none of these limits did, as far as they are measured."
+                .into()
+        }
         Some(_) if found.ranking.healthy => "The path is healthy: one connection gets what it gives.".into(),
         Some(first) if first.doubt.is_some() => format!("What limits is, most likely, {}.", words(first)),
         Some(first) => format!("What limits is {}.", words(first)),
@@ -149,6 +153,8 @@ fn kind_words(kind: Kind, host: &str) -> String {
         Kind::SenderCpu => format!("the processor of {host}, which sends"),
         Kind::Loss => "loss on a path that is not full".into(),
         Kind::ShortQueue => "a queue on the way that is too short".into(),
+        Kind::EcnMarks => "congestion marks (ECN) on a path that is not full".into(),
+        Kind::LocalQueue => format!("the transmit queue of {host}"),
         Kind::SlowHop => "a hop that is slower than it should be".into(),
         Kind::CompetingTraffic => "other traffic on the path".into(),
         Kind::PathRate => "the path's rate".into(),

@@ -54,6 +54,10 @@ pub enum Kind {
     Loss,
     /// The queue before the slowest link is too short.
     ShortQueue,
+    /// Routers mark packets (ECN) though the path is not full.
+    EcnMarks,
+    /// The sending host's own device or queueing discipline drops packets.
+    LocalQueue,
     /// A link of the path is slower than it should be.
     SlowHop,
     /// Other traffic on the path.

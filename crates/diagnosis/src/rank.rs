@@ -22,6 +22,7 @@ pub fn rank(seen: &Observed) -> Ranking {
     limits.busy();
     limits.windows();
     limits.losses();
+    limits.reductions();
     limits.path();
     limits.rest();
     limits.ranked()
@@ -101,7 +102,7 @@ impl Limits<'_> {
             let bound = b.measured.cmp(&a.measured);
             bound.then(gain(b).total_cmp(&gain(a))).then(a.allows_bps.total_cmp(&b.allows_bps))
         });
-        let healthy = self.found.first().is_some_and(|limit| limit.kind == Kind::PathRate);
+        let healthy = self.found.first().is_some_and(|limit| limit.kind == Kind::PathRate && limit.measured);
         Ranking { limits: self.found, healthy }
     }
 }

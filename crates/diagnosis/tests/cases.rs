@@ -23,6 +23,10 @@ pub enum Fault {
     OtherDatagrams(f64),
     /// So many other TCP flows cross it.
     OtherTcp(u32),
+    /// Packets are marked (ECN) from so many in the queue on.
+    EcnMarks(u32),
+    /// The sending host's transmit queue holds so many packets, and its own link is the slowest.
+    LocalQueue(u32),
 }
 
 impl Fault {
@@ -36,6 +40,8 @@ impl Fault {
             Fault::ShortQueue(_) => Kind::ShortQueue,
             Fault::SlowHop(_) => Kind::SlowHop,
             Fault::OtherDatagrams(_) | Fault::OtherTcp(_) => Kind::CompetingTraffic,
+            Fault::EcnMarks(_) => Kind::EcnMarks,
+            Fault::LocalQueue(_) => Kind::LocalQueue,
         }
     }
 
@@ -50,6 +56,8 @@ impl Fault {
             Fault::SlowHop(_) => "slow hop",
             Fault::OtherDatagrams(_) => "other datagrams",
             Fault::OtherTcp(_) => "other TCP flows",
+            Fault::EcnMarks(_) => "ECN marks",
+            Fault::LocalQueue(_) => "own queue",
         }
     }
 }
@@ -81,7 +89,7 @@ impl Case {
         let bdp = rate_bps / 8.0 * rtt.as_secs_f64();
         let mut chosen: Vec<Fault> = Vec::new();
         while chosen.len() < faults {
-            let fault = match (between(1.0, 256.0).log2()) as u32 {
+            let fault = match (between(1.0, 1024.0).log2()) as u32 {
                 0 => Fault::ReceiveBuffer((bdp * between(0.15, 1.2)).max(16_384.0) as u64),
                 1 => Fault::SendBuffer((bdp * between(0.15, 1.2)).max(16_384.0) as u64),
                 2 => Fault::NoWindowScaling,
@@ -89,7 +97,9 @@ impl Case {
                 4 => Fault::ShortQueue(between(0.02, 0.3)),
                 5 => Fault::SlowHop(between(0.15, 0.7)),
                 6 => Fault::OtherDatagrams(rate_bps * between(0.2, 0.8)),
-                _ => Fault::OtherTcp(between(1.0, 4.9) as u32),
+                7 => Fault::OtherTcp(between(1.0, 4.9) as u32),
+                8 => Fault::EcnMarks(between(2.0, 20.0) as u32),
+                _ => Fault::LocalQueue(between(20.0, 200.0) as u32),
             };
             if chosen.iter().all(|other| other.name() != fault.name()) {
                 chosen.push(fault);
@@ -133,6 +143,17 @@ impl Case {
         let wmem =
             self.find(|f| if let Fault::SendBuffer(b) = f { Some(*b) } else { None }).unwrap_or(1 << 28);
         let scaling = if self.faults.contains(&Fault::NoWindowScaling) { 0 } else { 1 };
+        let marks = self.find(|f| if let Fault::EcnMarks(from) = f { Some(*from) } else { None });
+        let qdisc = marks.map_or(String::new(), |from| {
+            format!(", qdisc = {{ kind = \"droptail\", mark_above = \"{from}p\" }}")
+        });
+        let ecn = u32::from(marks.is_some());
+        let own = self.find(|f| if let Fault::LocalQueue(packets) = f { Some(*packets) } else { None });
+        // A device's queue fills where the device is the slowest link.
+        let (nic, access) = own.map_or((String::new(), String::new()), |packets| {
+            let bps = (rate * 0.99) as u64;
+            (format!("nic = {{ tx_queue = {packets} }}\n"), format!("forward = {{ rate = \"{bps}bit\" }}\n"))
+        });
         let mut flows = String::new();
         for fault in &self.faults {
             match fault {
@@ -159,15 +180,15 @@ impl Case {
         let (initial_rmem, initial_wmem) = (131_072.min(rmem), 16_384.min(wmem));
         format!(
             "duration = \"1000s\"\nseed = {seed}\n\
-             [hosts.h1]\naddress = \"10.0.0.1/24\"\nsysctl = {{ \"net.ipv4.tcp_wmem\" = \"4096 {initial_wmem} {wmem}\" }}\n\
+             [hosts.h1]\naddress = \"10.0.0.1/24\"\nsysctl = {{ \"net.ipv4.tcp_wmem\" = \"4096 {initial_wmem} {wmem}\", \"net.ipv4.tcp_ecn\" = \"{ecn}\" }}\n{nic}\
              [hosts.h2]\naddress = \"10.0.0.2/24\"\n\
-             sysctl = {{ \"net.ipv4.tcp_rmem\" = \"4096 {initial_rmem} {rmem}\", \"net.ipv4.tcp_window_scaling\" = \"{scaling}\" }}\n\
+             sysctl = {{ \"net.ipv4.tcp_rmem\" = \"4096 {initial_rmem} {rmem}\", \"net.ipv4.tcp_window_scaling\" = \"{scaling}\", \"net.ipv4.tcp_ecn\" = \"{ecn}\" }}\n\
              [hosts.h3]\naddress = \"10.0.0.3/24\"\nsysctl = {{ \"net.ipv4.tcp_wmem\" = \"4096 16384 268435456\" }}\n\
              [hosts.h4]\naddress = \"10.0.0.4/24\"\nsysctl = {{ \"net.ipv4.tcp_rmem\" = \"4096 131072 268435456\" }}\n\
              [switches]\nnames = [\"s1\", \"s2\"]\n\
-             [[links]]\nends = [\"h1\", \"s1\"]\n[[links]]\nends = [\"h3\", \"s1\"]\n\
+             [[links]]\nends = [\"h1\", \"s1\"]\n{access}[[links]]\nends = [\"h3\", \"s1\"]\n\
              [[links]]\nends = [\"s1\", \"s2\"]\n\
-             forward = {{ rate = \"{rate}bit\", queue = \"{queue}B\", delay = \"{delay}us\", loss = {loss} }}\n\
+             forward = {{ rate = \"{rate}bit\", queue = \"{queue}B\", delay = \"{delay}us\", loss = {loss}{qdisc} }}\n\
              backward = {{ delay = \"{delay}us\" }}\n\
              [[links]]\nends = [\"s2\", \"h2\"]\n[[links]]\nends = [\"s2\", \"h4\"]\n{flows}",
             seed = self.seed,

@@ -102,6 +102,21 @@ impl Limits<'_> {
         }
     }
 
+    /// Windows that were reduced without a loss on the way.
+    pub(super) fn reductions(&mut self) {
+        let seen = self.seen;
+        if seen.is_whole() || self.is_held_by_others() {
+            return;
+        }
+        let (kind, host) = match seen.verdict() {
+            Some(Cause::EcnMarks) => (Kind::EcnMarks, None),
+            Some(Cause::LocalQueue) => (Kind::LocalQueue, Some(seen.from.as_str())),
+            _ => return,
+        };
+        let Some(flow) = &seen.flow else { return };
+        self.add(kind, host, Allows::WhatWasGot, flow.evidence.clone(), flow.remedy.clone());
+    }
+
     fn losses_seen(&self) -> Vec<String> {
         let seen = self.seen;
         let mut evidence = Vec::new();

@@ -51,11 +51,12 @@ pub(crate) fn find<P: Path>(
     }
     let most = bursts.iter().max_by(|a, b| a.arrived_bps.total_cmp(&b.arrived_bps));
     let busy = bursts.iter().any(|burst| burst.receiver_was_busy);
+    let overloaded = bursts.iter().any(is_overload);
     Ok(most.filter(|most| most.arrived_bps > 0.0).map(|most| Capacity {
         goodput_bps: most.arrived_bps * tcp_share(payload),
-        at_least: busy || !is_overload(most),
+        at_least: busy || !overloaded,
         offered_bps: (!busy && is_overload(most)).then_some(most.sent_bps * tcp_share(payload)),
-        how: match (busy, is_overload(most)) {
+        how: match (busy, overloaded) {
             (true, _) => format!("{} came, and the receiver had no time for more", rounded(most.arrived_bps)),
             (false, true) => {
                 format!("of datagrams at {} came {}", rounded(most.sent_bps), rounded(most.arrived_bps))

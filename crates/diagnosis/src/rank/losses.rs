@@ -16,10 +16,11 @@ const FULL: f64 = 0.75;
 const LOST_MIN: u64 = 5;
 /// The law of random losses holds to within so much.
 const LAW: f64 = 1.3;
-/// Where so many datagrams should be lost by chance, as often as TCP's packets were, none lost means something...
+/// Where fewer datagrams would be lost if they were as often as TCP's packets, what was lost of them says nothing.
 const ENOUGH: f64 = 4.0;
-/// ...or less than so much of it.
-const EVENLY: f64 = 0.25;
+/// Losses are by chance where datagrams are lost at least half as often as TCP's packets: clearly not, and clearly so, beyond these.
+const HALF: f64 = 0.5;
+const CLEAR: (f64, f64) = (0.25, 0.75);
 /// So many packets that are lost in one episode were lost together.
 const AT_ONCE: f64 = 8.0;
 /// A send buffer of so many times what was on the way was full: the kernel counts its own memory in.
@@ -56,16 +57,22 @@ impl Limits<'_> {
         if self.chance_explains() {
             return Some((Lost::ByChance, true));
         }
-        if self.are_bursts_lost() {
+        if self.are_many_lost_at_once() {
             return Some((Lost::ForWantOfRoom, true));
         }
-        Some(match (self.was_half_full(), self.fill()) {
-            (Some(true), _) => (Lost::ForWantOfRoom, true),
-            (Some(false), _) => (Lost::ByChance, true),
-            (None, Some(fill)) if fill >= FULL => (Lost::ForWantOfRoom, true),
+        match (self.chance_share(), self.was_half_full(), self.fill()) {
+            (Some(share), half_full, _) if share >= HALF => {
+                Some((Lost::ByChance, share >= CLEAR.1 || half_full != Some(true)))
+            }
+            (Some(share), half_full, _) => {
+                Some((Lost::ForWantOfRoom, share <= CLEAR.0 || half_full == Some(true)))
+            }
+            (None, Some(true), _) => Some((Lost::ForWantOfRoom, true)),
+            (None, Some(false), _) => Some((Lost::ByChance, true)),
+            (None, None, Some(fill)) if fill >= FULL => Some((Lost::ForWantOfRoom, true)),
             // Neither datagrams nor queues say anything.
-            _ => (Lost::ByChance, seen.datagrams.lost >= LOST_MIN),
-        })
+            _ => Some((Lost::ByChance, false)),
+        }
     }
 
     pub(super) fn losses(&mut self) {
@@ -162,17 +169,18 @@ impl Limits<'_> {
         self.retransmitted().map_or(0.0, |(again, sent)| again as f64 / sent.max(1) as f64)
     }
 
-    /// Whether datagrams that come one by one are not lost, though some would be by chance: it is bursts that are.
-    fn are_bursts_lost(&self) -> bool {
+    /// How often datagrams, which come one by one, are lost, over how often TCP's packets are; `None` where too few were sent to tell.
+    fn chance_share(&self) -> Option<f64> {
         let datagrams = self.seen.datagrams;
-        let (Some(losses), Some((again, sent))) = (self.seen.losses, self.retransmitted()) else {
-            return false;
-        };
-        let by_chance = datagrams.sent as f64 * losses.episodes as f64 / sent.max(1) as f64;
-        let come_through = by_chance >= ENOUGH && (datagrams.lost as f64) < EVENLY * by_chance;
-        // By chance one packet is lost, and not many at once.
+        let expected = datagrams.sent as f64 * self.seen.lost_share()?;
+        (expected >= ENOUGH).then_some(datagrams.lost as f64 / expected)
+    }
+
+    /// Whether many packets were lost at once, and no datagram: by chance it is one.
+    fn are_many_lost_at_once(&self) -> bool {
+        let (Some(losses), Some((again, _))) = (self.seen.losses, self.retransmitted()) else { return false };
         let at_once = again as f64 / losses.episodes.max(1) as f64;
-        come_through || (at_once >= AT_ONCE && datagrams.sent > 0 && datagrams.lost == 0)
+        at_once >= AT_ONCE && self.seen.datagrams.sent > 0 && self.seen.datagrams.lost == 0
     }
 
     /// Whether segments were lost though no more was on the way than the send buffer holds, and that is less than the path does: a small

@@ -153,6 +153,8 @@ fn kind_words(kind: Kind, host: &str) -> String {
         Kind::SenderCpu => format!("the processor of {host}, which sends"),
         Kind::Loss => "loss on a path that is not full".into(),
         Kind::ShortQueue => "a queue on the way that is too short".into(),
+        Kind::Policer => "a policer, which drops what is more than its rate".into(),
+        Kind::SackOff => format!("selective acknowledgement (SACK), which is off on {host}"),
         Kind::EcnMarks => "congestion marks (ECN) on a path that is not full".into(),
         Kind::LocalQueue => format!("the transmit queue of {host}"),
         Kind::SlowHop => "a hop that is slower than it should be".into(),

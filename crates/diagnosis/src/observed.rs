@@ -19,6 +19,8 @@ const WHOLE: f64 = 0.88;
 /// A thread that runs or waits for a processor for so much of the time has no time left.
 const BUSY: f64 = 0.85;
 
+/// A burst that gets less than so much of what short trains do.
+const POLICED: f64 = 0.93;
 /// A queue that is there in so many of the samples stands.
 const STANDS: f64 = 0.8;
 /// What others have is known by a burst to within this share of what the path carries.
@@ -54,6 +56,10 @@ pub enum Kind {
     Loss,
     /// The queue before the slowest link is too short.
     ShortQueue,
+    /// Packets beyond a rate are dropped, and none waits.
+    Policer,
+    /// A host does not acknowledge selectively, so that losses take long to repair.
+    SackOff,
     /// Routers mark packets (ECN) though the path is not full.
     EcnMarks,
     /// The sending host's own device or queueing discipline drops packets.
@@ -208,11 +214,24 @@ impl Observed {
     /// traffic, the probe's trains do not.
     pub fn carried_bps(&self) -> Option<f64> {
         let burst = self.capacity.as_ref().map(|capacity| capacity.goodput_bps);
-        let probe = self.available.as_ref().and_then(|answer| {
-            let capacity = answer.capacity.as_ref()?;
-            Some(capacity.capacity_bps?.value * payload_share(capacity.packet_bytes))
-        });
-        [burst, probe].into_iter().flatten().reduce(f64::max)
+        self.policed_bps().or_else(|| [burst, self.probed_bps()].into_iter().flatten().reduce(f64::max))
+    }
+
+    /// What the probe's trains found that the slowest link carries.
+    fn probed_bps(&self) -> Option<f64> {
+        let capacity = self.available.as_ref()?.capacity.as_ref()?;
+        Some(capacity.capacity_bps?.value * payload_share(capacity.packet_bytes))
+    }
+
+    /// What a policer lets pass in the long run, where there is one: short trains pass faster than a burst of half a second that is more than
+    /// the path carries, and nobody else is there to take the difference; or the trains emptied its bucket.
+    pub fn policed_bps(&self) -> Option<f64> {
+        let capacity = self.capacity.as_ref().filter(|capacity| !capacity.at_least)?;
+        let (answer, probed) = (self.available.as_ref()?, self.probed_bps()?);
+        let bucket = answer.capacity.as_ref()?.bucket_bytes.is_some();
+        let left = answer.available_bps.map(|left| left.value * payload_share(answer.packet_bytes));
+        let is_alone = left.is_some_and(|left| left >= UNSHARED * probed);
+        (bucket || (is_alone && capacity.goodput_bps < POLICED * probed)).then_some(capacity.goodput_bps)
     }
 
     /// What other traffic leaves of that: as the probe found it, or else as a burst that overloaded the path did.
@@ -247,6 +266,9 @@ impl Observed {
 
     /// Whether other traffic takes a part of the path that is worth mentioning: a probe says so, or what it must have had.
     pub fn is_shared(&self) -> bool {
+        if self.policed_bps().is_some() {
+            return false;
+        }
         match self.carried_bps().zip(self.left_bps()) {
             Some((carried, left)) => left.high < UNSHARED * carried,
             None => self.others_had_bps().is_some(),

@@ -23,6 +23,7 @@ pub fn rank(seen: &Observed) -> Ranking {
     limits.windows();
     limits.losses();
     limits.reductions();
+    limits.sack();
     limits.path();
     limits.rest();
     limits.ranked()

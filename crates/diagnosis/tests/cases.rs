@@ -25,6 +25,10 @@ pub enum Fault {
     OtherTcp(u32),
     /// Packets are marked (ECN) from so many in the queue on.
     EcnMarks(u32),
+    /// A policer lets this share of the rate pass, and bursts of so many bytes.
+    Policer(f64, u64),
+    /// The receiver does not acknowledge selectively.
+    NoSack,
     /// The sending host's transmit queue holds so many packets, and its own link is the slowest.
     LocalQueue(u32),
 }
@@ -40,6 +44,8 @@ impl Fault {
             Fault::ShortQueue(_) => Kind::ShortQueue,
             Fault::SlowHop(_) => Kind::SlowHop,
             Fault::OtherDatagrams(_) | Fault::OtherTcp(_) => Kind::CompetingTraffic,
+            Fault::Policer(..) => Kind::Policer,
+            Fault::NoSack => Kind::SackOff,
             Fault::EcnMarks(_) => Kind::EcnMarks,
             Fault::LocalQueue(_) => Kind::LocalQueue,
         }
@@ -56,6 +62,8 @@ impl Fault {
             Fault::SlowHop(_) => "slow hop",
             Fault::OtherDatagrams(_) => "other datagrams",
             Fault::OtherTcp(_) => "other TCP flows",
+            Fault::Policer(..) => "policer",
+            Fault::NoSack => "no SACK",
             Fault::EcnMarks(_) => "ECN marks",
             Fault::LocalQueue(_) => "own queue",
         }
@@ -89,7 +97,7 @@ impl Case {
         let bdp = rate_bps / 8.0 * rtt.as_secs_f64();
         let mut chosen: Vec<Fault> = Vec::new();
         while chosen.len() < faults {
-            let fault = match (between(1.0, 1024.0).log2()) as u32 {
+            let fault = match (between(1.0, 4096.0).log2()) as u32 {
                 0 => Fault::ReceiveBuffer((bdp * between(0.15, 1.2)).max(16_384.0) as u64),
                 1 => Fault::SendBuffer((bdp * between(0.15, 1.2)).max(16_384.0) as u64),
                 2 => Fault::NoWindowScaling,
@@ -99,6 +107,8 @@ impl Case {
                 6 => Fault::OtherDatagrams(rate_bps * between(0.2, 0.8)),
                 7 => Fault::OtherTcp(between(1.0, 4.9) as u32),
                 8 => Fault::EcnMarks(between(2.0, 20.0) as u32),
+                9 => Fault::Policer(between(0.2, 0.7), between(20_000.0, 500_000.0) as u64),
+                10 => Fault::NoSack,
                 _ => Fault::LocalQueue(between(20.0, 200.0) as u32),
             };
             if chosen.iter().all(|other| other.name() != fault.name()) {
@@ -125,6 +135,11 @@ impl Case {
         Case { faults: self.faults.iter().copied().filter(|other| *other != fault).collect(), ..self.clone() }
     }
 
+    /// The same without a fault.
+    pub fn without_any(&self) -> Self {
+        Case { faults: Vec::new(), ..self.clone() }
+    }
+
     fn find<T>(&self, value: impl Fn(&Fault) -> Option<T>) -> Option<T> {
         self.faults.iter().find_map(value)
     }
@@ -148,6 +163,14 @@ impl Case {
             format!(", qdisc = {{ kind = \"droptail\", mark_above = \"{from}p\" }}")
         });
         let ecn = u32::from(marks.is_some());
+        // As a token bucket of its own behind the link, with hardly any queue.
+        let policer =
+            self.find(|f| if let Fault::Policer(share, bytes) = f { Some((*share, *bytes)) } else { None });
+        let police = policer.map_or(String::new(), |(share, bytes)| {
+            let bps = (self.rate_bps * share) as u64;
+            format!("forward = {{ rate = \"{bps}bit\", burst = \"{bytes}B\", queue = \"2p\" }}\n")
+        });
+        let sack = u32::from(!self.faults.contains(&Fault::NoSack));
         let own = self.find(|f| if let Fault::LocalQueue(packets) = f { Some(*packets) } else { None });
         // A device's queue fills where the device is the slowest link.
         let (nic, access) = own.map_or((String::new(), String::new()), |packets| {
@@ -182,7 +205,7 @@ impl Case {
             "duration = \"1000s\"\nseed = {seed}\n\
              [hosts.h1]\naddress = \"10.0.0.1/24\"\nsysctl = {{ \"net.ipv4.tcp_wmem\" = \"4096 {initial_wmem} {wmem}\", \"net.ipv4.tcp_ecn\" = \"{ecn}\" }}\n{nic}\
              [hosts.h2]\naddress = \"10.0.0.2/24\"\n\
-             sysctl = {{ \"net.ipv4.tcp_rmem\" = \"4096 {initial_rmem} {rmem}\", \"net.ipv4.tcp_window_scaling\" = \"{scaling}\", \"net.ipv4.tcp_ecn\" = \"{ecn}\" }}\n\
+             sysctl = {{ \"net.ipv4.tcp_rmem\" = \"4096 {initial_rmem} {rmem}\", \"net.ipv4.tcp_window_scaling\" = \"{scaling}\", \"net.ipv4.tcp_ecn\" = \"{ecn}\", \"net.ipv4.tcp_sack\" = \"{sack}\" }}\n\
              [hosts.h3]\naddress = \"10.0.0.3/24\"\nsysctl = {{ \"net.ipv4.tcp_wmem\" = \"4096 16384 268435456\" }}\n\
              [hosts.h4]\naddress = \"10.0.0.4/24\"\nsysctl = {{ \"net.ipv4.tcp_rmem\" = \"4096 131072 268435456\" }}\n\
              [switches]\nnames = [\"s1\", \"s2\"]\n\
@@ -190,7 +213,7 @@ impl Case {
              [[links]]\nends = [\"s1\", \"s2\"]\n\
              forward = {{ rate = \"{rate}bit\", queue = \"{queue}B\", delay = \"{delay}us\", loss = {loss}{qdisc} }}\n\
              backward = {{ delay = \"{delay}us\" }}\n\
-             [[links]]\nends = [\"s2\", \"h2\"]\n[[links]]\nends = [\"s2\", \"h4\"]\n{flows}",
+             [[links]]\nends = [\"s2\", \"h2\"]\n{police}[[links]]\nends = [\"s2\", \"h4\"]\n{flows}",
             seed = self.seed,
             rate = rate as u64,
             queue = queue as u64,

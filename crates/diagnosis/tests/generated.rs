@@ -34,8 +34,11 @@ fn with_path<T>(case: &Case, measure: impl FnOnce(&mut VirtualPath<'_>) -> T) ->
 
 /// What TCP gets without each of the faults.
 fn truth(case: &Case) -> Vec<(Fault, f64)> {
-    let goodput = |case: &Case| with_path(case, |path| path.goodput(TEST));
     case.faults.iter().map(|fault| (*fault, goodput(&case.without(*fault)))).collect()
+}
+
+fn goodput(case: &Case) -> f64 {
+    with_path(case, |path| path.goodput(TEST))
 }
 
 fn answer(case: &Case) -> (Observed, Ranking) {
@@ -89,6 +92,9 @@ fn scored(case: Case) -> Scored {
         .map(|(fault, _)| fault.kind())
         .collect();
     if best < MATERIAL {
+        // Each hides the other: no one alone is to be removed, and either is a place to begin.
+        let together = case.faults.len() > 1 && gain(goodput(&case.without_any())) >= MATERIAL;
+        right.extend(case.faults.iter().filter(|_| together).map(|fault| fault.kind()));
         right.push(Kind::PathRate);
     }
     let kinds: Vec<Kind> = ranking.limits.iter().map(|limit| limit.kind).collect();

@@ -14,11 +14,12 @@ impl Limits<'_> {
         let carried = seen.carried_bps().filter(|_| !self.is_least());
         let expected = seen.expected.as_ref().map(|(expected, _)| *expected);
         // Without a hop that is too slow, the path has what is expected of it.
-        let most = if limit.kind == Kind::SlowHop { expected } else { carried.or(expected) };
+        let is_slow = matches!(limit.kind, Kind::SlowHop | Kind::Policer);
+        let most = if is_slow { expected } else { carried.or(expected) };
         let grows = carried.zip(most).map_or(1.0, |(carried, most)| most / carried);
         let others = self.found.iter().filter(|other| other.kind != limit.kind);
         let allowed = others.filter_map(|other| match other.kind {
-            Kind::PathRate | Kind::SlowHop => None,
+            Kind::PathRate | Kind::SlowHop | Kind::Policer => None,
             Kind::CompetingTraffic => Some(match seen.left_bps().filter(|_| !self.leaves_nothing()) {
                 // What others take does not grow with the path.
                 Some(left) => left.value + carried.zip(most).map_or(0.0, |(carried, most)| most - carried),

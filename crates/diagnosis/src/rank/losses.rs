@@ -2,6 +2,7 @@
 
 use model::mathis_bps;
 use schema::Cause;
+use tune::HostFacts;
 use units::{Bytes, group_digits, three_digits};
 
 use super::{Allows, Limits};
@@ -37,7 +38,7 @@ pub(super) enum Lost {
     ForWantOfRoom,
 }
 
-impl Limits<'_> {
+impl<'a> Limits<'a> {
     /// Why the test's packets were lost; `None` where that was not what held it down.
     pub(super) fn lost(&self) -> Option<Lost> {
         self.why_lost().map(|(lost, _)| lost)
@@ -78,9 +79,21 @@ impl Limits<'_> {
     pub(super) fn losses(&mut self) {
         let is_explained = self.seen.is_whole()
             || self.is_held_by_others()
+            || self.seen.policed_bps().is_some()
             || self.found.iter().any(|limit| limit.kind == Kind::SendBuffer && limit.measured);
         let Some((lost, sure)) = self.why_lost().filter(|_| !is_explained) else { return };
         let evidence = self.losses_seen();
+        // Losses that come one by one make TCP as slow as that with SACK, too.
+        let alone = lost == Lost::ByChance && self.chance_explains();
+        if let Some(host) = self.without_sack().filter(|_| !alone) {
+            let why = format!(
+                "{host} has net.ipv4.tcp_sack = 0: of several segments lost in a round trip each takes another one, or a timeout, to repair"
+            );
+            let change = format!("on {host}: sysctl -w net.ipv4.tcp_sack=1");
+            let evidence = [vec![why], evidence].concat();
+            self.add(Kind::SackOff, Some(host), Allows::WhatWasGot, evidence, Some(change));
+            return;
+        }
         let bdp = self.seen.bdp();
         let wants =
             bdp.map_or(String::new(), |bdp| format!(" (one connection wants {})", Bytes(three_digits(bdp))));
@@ -109,6 +122,17 @@ impl Limits<'_> {
         }
     }
 
+    /// Selective acknowledgement that is off and did not matter yet: whatever is removed, the first losses of a larger window will.
+    pub(super) fn sack(&mut self) {
+        let is_known = self.found.iter().any(|limit| limit.kind == Kind::SackOff);
+        let Some(host) = self.without_sack().filter(|_| !is_known && !self.seen.is_whole()) else { return };
+        let why = format!(
+            "{host} has net.ipv4.tcp_sack = 0: a larger window loses more at once, which takes long to repair"
+        );
+        let change = format!("on {host}: sysctl -w net.ipv4.tcp_sack=1");
+        self.add(Kind::SackOff, Some(host), Allows::Computed(self.got), vec![why], Some(change));
+    }
+
     /// Windows that were reduced without a loss on the way.
     pub(super) fn reductions(&mut self) {
         let seen = self.seen;
@@ -122,6 +146,19 @@ impl Limits<'_> {
         };
         let Some(flow) = &seen.flow else { return };
         self.add(kind, host, Allows::WhatWasGot, flow.evidence.clone(), flow.remedy.clone());
+    }
+
+    /// The host that does not acknowledge selectively, or does not ask for it: one is enough.
+    fn without_sack(&self) -> Option<&'a str> {
+        let seen = self.seen;
+        let off = |facts: &Option<HostFacts>| {
+            facts.as_ref().is_some_and(|facts| facts.number("net.ipv4.tcp_sack") == Some(0))
+        };
+        match (off(&seen.receiver), off(&seen.sender)) {
+            (true, _) => Some(&seen.to),
+            (false, true) => Some(&seen.from),
+            _ => None,
+        }
     }
 
     fn losses_seen(&self) -> Vec<String> {

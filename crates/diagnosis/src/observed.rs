@@ -1,9 +1,7 @@
-//! What limits TCP between two hosts, from what was measured and read: each limit with the goodput that it allows, the lowest
-//! first. Pure.
+//! What was measured and read of a path and its hosts, and the limits that are made of it ([`crate::rank()`]).
 //!
-//! What a setting allows is computed (`model`); what limited the test has what the test got. A computed limit below what was
-//! reached is wrong by that much, and counts as just above it: so the first of the list is what bound, and the next is what
-//! will.
+//! What a setting allows is computed (`model`); what limited the test has what the test got. A computed limit below what was reached is wrong
+//! by that much, and counts as just above it.
 
 use model::bdp_f64;
 use probe::{AvailableAnswer, Interval};

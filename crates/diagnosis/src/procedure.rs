@@ -59,10 +59,8 @@ pub fn diagnose<P: Path>(
         capacity = capacity::find(path, rtt, payload, options.max_rate)?;
     }
     path.doing(&format!("TCP, for {} s", options.time.as_secs_f64()));
-    let tcp = test_tcp(path, options)?;
-    let rows = tcp.as_ref().map_or(Vec::new(), |tcp| tcp.rows.clone());
-    let mut seen =
-        Observed { usual_rtt: round_trips.median, mtu, capacity, ..observed(options, sender, rtt, tcp) };
+    let (test, rows) = observed(options, sender, rtt, test_tcp(path, options)?);
+    let mut seen = Observed { usual_rtt: round_trips.median, mtu, capacity, ..test };
     if options.datagrams && options.probes && seen.receiver.is_some() {
         path.doing(&format!(
             "what other traffic leaves: streams of datagrams, {} within a second at most",
@@ -87,8 +85,13 @@ fn behind_others(seen: &Observed, rows: &[FlowSample]) -> Option<f64> {
     behind_others_share(rows, seen.base_rtt_us(), seen.carried_bps()?)
 }
 
-/// What the TCP test showed.
-fn observed(options: &Options, sender: Option<HostFacts>, rtt: Time, tcp: Option<TcpSeen>) -> Observed {
+/// What the TCP test showed, and its samples.
+fn observed(
+    options: &Options,
+    sender: Option<HostFacts>,
+    rtt: Time,
+    tcp: Option<TcpSeen>,
+) -> (Observed, Vec<FlowSample>) {
     let seen = Observed {
         from: options.from.clone(),
         to: options.to.clone(),
@@ -97,7 +100,7 @@ fn observed(options: &Options, sender: Option<HostFacts>, rtt: Time, tcp: Option
         rtt,
         ..Observed::default()
     };
-    let Some(tcp) = tcp else { return seen };
+    let Some(tcp) = tcp else { return (seen, Vec::new()) };
     let seen = Observed {
         losses: Losses::of(&tcp.rows),
         flow: Some(tcp.flow),
@@ -106,7 +109,8 @@ fn observed(options: &Options, sender: Option<HostFacts>, rtt: Time, tcp: Option
         receiver_busy: tcp.receiver_busy,
         ..seen
     };
-    Observed { queued: queued_share(&tcp.rows, seen.base_rtt_us()), ..seen }
+    let queued = queued_share(&tcp.rows, seen.base_rtt_us());
+    (Observed { queued, ..seen }, tcp.rows)
 }
 
 /// The same path after something was changed: the TCP test again, all else as it was found.
@@ -119,15 +123,14 @@ pub fn again<P: Path>(
     before: &Observed,
     sender: HostFacts,
 ) -> Result<(Observed, Ranking), P::Error> {
-    let tcp = test_tcp(path, options)?;
-    let rows = tcp.as_ref().map_or(Vec::new(), |tcp| tcp.rows.clone());
+    let (test, rows) = observed(options, Some(sender), before.rtt, test_tcp(path, options)?);
     let mut seen = Observed {
         usual_rtt: before.usual_rtt,
         mtu: before.mtu,
         capacity: before.capacity.clone(),
         datagrams: before.datagrams,
         available: before.available.clone(),
-        ..observed(options, Some(sender), before.rtt, tcp)
+        ..test
     };
     seen.behind_others = behind_others(&seen, &rows);
     let ranking = rank(&seen);

@@ -1,6 +1,7 @@
 //! From what was observed to the list of limits: a method for each family of causes, and the order at the end.
 
 use schema::Cause;
+use tune::HostFacts;
 use units::{BitRate, Time, three_digits};
 
 use crate::observed::{Kind, Limit, Observed, Ranking};
@@ -35,7 +36,7 @@ struct Limits<'a> {
     found: Vec<Limit>,
 }
 
-impl Limits<'_> {
+impl<'a> Limits<'a> {
     fn add(
         &mut self,
         kind: Kind,
@@ -60,6 +61,18 @@ impl Limits<'_> {
             gain_bps: None,
             doubt: None,
         });
+    }
+
+    /// The host that has a setting of connections at 0: one end is enough to switch it off for both.
+    fn switched_off(&self, sysctl: &str) -> Option<&'a str> {
+        let seen = self.seen;
+        let is_off =
+            |facts: &Option<HostFacts>| facts.as_ref().is_some_and(|facts| facts.number(sysctl) == Some(0));
+        match (is_off(&seen.receiver), is_off(&seen.sender)) {
+            (true, _) => Some(&seen.to),
+            (false, true) => Some(&seen.from),
+            _ => None,
+        }
     }
 
     /// What the test's verdict names and nothing else explained.

@@ -13,7 +13,7 @@ use units::Time;
 
 use crate::{
     Controllers, Error, Machine, Side,
-    addresses::{Addresses, Route, addresses},
+    addresses::{Addresses, addresses},
     device::Devices,
     fragments::Fragments,
     packet::{Body, Echo, SimPacket},
@@ -340,11 +340,6 @@ impl<'a> Engine<'a> {
     pub(crate) fn begin_as(&mut self, index: usize, kind: Kind) -> Result<(), Error> {
         let flow = scenario::Flow { kind, ..self.scenario.flows[index].clone() };
         self.begin(index, &flow)
-    }
-
-    /// Sends a packet now.
-    pub(crate) fn send(&mut self, way: &Route, packet: SimPacket) {
-        self.wire.send(way, self.now, packet);
     }
 
     /// A flow's time has come.

@@ -1,7 +1,7 @@
 //! A simulation that somebody measures in: the scenario's flows are the other traffic, and measurements come one after another in the
 //! same virtual time, as between real hosts.
 
-use scenario::{Flow, Kind, Ping, Scenario, rows::micros};
+use scenario::{Flow, Kind, Ping, Scenario, plan::UDP_HEADER, rows::micros};
 use schema::{Event, FlowSample, LinkSample};
 use units::Time;
 
@@ -16,8 +16,6 @@ use crate::{
     udp::Datagram,
 };
 
-/// IP and UDP headers of a probe.
-const UDP_HEADER: u32 = scenario::plan::UDP_HEADER;
 /// A probe that is so long on its way will not come.
 const PATIENCE: Time = Time::from_secs(2);
 
@@ -159,7 +157,7 @@ impl<'a> Session<'a> {
             let probe = Datagram { number: self.probes_sent, sent: at, payload, fragments };
             let header = addresses.ip_header;
             let packet = SimPacket { to: 2 * index as u32 + 1, header, body: Body::Datagram(probe) };
-            self.engine.send(&addresses.there, packet);
+            self.engine.wire.send(&addresses.there, at, packet);
             self.probes_sent += 1;
         }
         let sent = self.engine.now;

@@ -15,7 +15,7 @@ const EXPLAINS: f64 = 1.1;
 /// A window that came so near that was held by it.
 const UNSCALED_FILLED: f64 = 0.9;
 
-impl<'a> Limits<'a> {
+impl Limits<'_> {
     pub(super) fn mtu(&mut self) {
         let Mtu { device, passes: Some(passes) } = self.seen.mtu else { return };
         if passes >= device {
@@ -74,7 +74,7 @@ impl<'a> Limits<'a> {
 
     pub(super) fn windows(&mut self) {
         let seen = self.seen;
-        let unscaled = self.unscaled();
+        let unscaled = self.switched_off("net.ipv4.tcp_window_scaling");
         let most = seen.flow.as_ref().and_then(|flow| flow.max_rcv_wnd_bytes).unwrap_or(u64::MAX);
         // A buffer may be smaller still.
         let is_filled = most as f64 >= UNSCALED_FILLED * UNSCALED;
@@ -92,19 +92,6 @@ impl<'a> Limits<'a> {
         }
         self.receive_buffer(unscaled.is_some() && is_filled);
         self.send_buffer();
-    }
-
-    /// The host that does not scale windows: one is enough.
-    fn unscaled(&self) -> Option<&'a str> {
-        let seen = self.seen;
-        let off = |facts: &Option<HostFacts>| {
-            facts.as_ref().is_some_and(|facts| facts.number("net.ipv4.tcp_window_scaling") == Some(0))
-        };
-        match (off(&seen.receiver), off(&seen.sender)) {
-            (true, _) => Some(&seen.to),
-            (false, true) => Some(&seen.from),
-            _ => None,
-        }
     }
 
     /// Whether a window or a buffer held the test down: whoever has what the path gives is not held down.

@@ -2,7 +2,6 @@
 
 use model::mathis_bps;
 use schema::Cause;
-use tune::HostFacts;
 use units::{Bytes, group_digits, three_digits};
 
 use super::{Allows, Limits};
@@ -11,6 +10,8 @@ use crate::{
     observed::{Doubt, Kind},
 };
 
+/// The setting of selective acknowledgement.
+const SACK: &str = "net.ipv4.tcp_sack";
 /// What was outstanding when losses came, over what the path holds: from here on the path was full.
 const FULL: f64 = 0.75;
 /// Fewer lost datagrams may be chance of another kind: a computer that stood still.
@@ -38,7 +39,7 @@ pub(super) enum Lost {
     ForWantOfRoom,
 }
 
-impl<'a> Limits<'a> {
+impl Limits<'_> {
     /// Why the test's packets were lost; `None` where that was not what held it down.
     pub(super) fn lost(&self) -> Option<Lost> {
         self.why_lost().map(|(lost, _)| lost)
@@ -85,13 +86,11 @@ impl<'a> Limits<'a> {
         let evidence = self.losses_seen();
         // Losses that come one by one make TCP as slow as that with SACK, too.
         let alone = lost == Lost::ByChance && self.chance_explains();
-        if let Some(host) = self.without_sack().filter(|_| !alone) {
+        if let Some(host) = self.switched_off(SACK).filter(|_| !alone) {
             let why = format!(
-                "{host} has net.ipv4.tcp_sack = 0: of several segments lost in a round trip each takes another one, or a timeout, to repair"
+                "{host} has {SACK} = 0: of several segments lost in a round trip each takes another one, or a timeout, to repair"
             );
-            let change = format!("on {host}: sysctl -w net.ipv4.tcp_sack=1");
-            let evidence = [vec![why], evidence].concat();
-            self.add(Kind::SackOff, Some(host), Allows::WhatWasGot, evidence, Some(change));
+            self.add_sack(host, Allows::WhatWasGot, [vec![why], evidence].concat());
             return;
         }
         let bdp = self.seen.bdp();
@@ -125,12 +124,17 @@ impl<'a> Limits<'a> {
     /// Selective acknowledgement that is off and did not matter yet: whatever is removed, the first losses of a larger window will.
     pub(super) fn sack(&mut self) {
         let is_known = self.found.iter().any(|limit| limit.kind == Kind::SackOff);
-        let Some(host) = self.without_sack().filter(|_| !is_known && !self.seen.is_whole()) else { return };
-        let why = format!(
-            "{host} has net.ipv4.tcp_sack = 0: a larger window loses more at once, which takes long to repair"
-        );
-        let change = format!("on {host}: sysctl -w net.ipv4.tcp_sack=1");
-        self.add(Kind::SackOff, Some(host), Allows::Computed(self.got), vec![why], Some(change));
+        let Some(host) = self.switched_off(SACK).filter(|_| !is_known && !self.seen.is_whole()) else {
+            return;
+        };
+        let why =
+            format!("{host} has {SACK} = 0: a larger window loses more at once, which takes long to repair");
+        self.add_sack(host, Allows::Computed(self.got), vec![why]);
+    }
+
+    fn add_sack(&mut self, host: &str, allows: Allows, evidence: Vec<String>) {
+        let change = format!("on {host}: sysctl -w {SACK}=1");
+        self.add(Kind::SackOff, Some(host), allows, evidence, Some(change));
     }
 
     /// Windows that were reduced without a loss on the way.
@@ -146,19 +150,6 @@ impl<'a> Limits<'a> {
         };
         let Some(flow) = &seen.flow else { return };
         self.add(kind, host, Allows::WhatWasGot, flow.evidence.clone(), flow.remedy.clone());
-    }
-
-    /// The host that does not acknowledge selectively, or does not ask for it: one is enough.
-    fn without_sack(&self) -> Option<&'a str> {
-        let seen = self.seen;
-        let off = |facts: &Option<HostFacts>| {
-            facts.as_ref().is_some_and(|facts| facts.number("net.ipv4.tcp_sack") == Some(0))
-        };
-        match (off(&seen.receiver), off(&seen.sender)) {
-            (true, _) => Some(&seen.to),
-            (false, true) => Some(&seen.from),
-            _ => None,
-        }
     }
 
     fn losses_seen(&self) -> Vec<String> {

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use diagnosis::{Burst, DatagramPlan, is_busy};
+use diagnosis::{Burst, DatagramPlan, is_busy, settled_bps};
 use perf::report::{Amount, Protocol, StreamEnd};
-use schema::FlowSample;
 use units::Bytes;
 
 use crate::path_test::{PathTest, Tests};
-
-/// The rate is what arrived after this share of the time, when the queue on the way is full.
-const SETTLED: f64 = 0.4;
 
 /// Sends a burst; `None` where the other end takes none.
 pub fn send(tests: &mut Tests, plan: &DatagramPlan) -> anyhow::Result<Option<Burst>> {
@@ -32,7 +28,7 @@ pub fn send(tests: &mut Tests, plan: &DatagramPlan) -> anyhow::Result<Option<Bur
         sent_bps: end.sent.bytes as f64 * 8.0 / (end.sent.end_s - end.sent.start_s).max(1e-3),
         sent: sent.packets,
         lost,
-        arrived_bps: settled(&done.kept.rows, plan.payload).unwrap_or_else(|| mean(end)),
+        arrived_bps: settled_bps(&done.kept.rows, plan.payload).unwrap_or_else(|| mean(end)),
         receiver_was_busy: is_busy(done.peer_busy),
     }))
 }
@@ -40,19 +36,4 @@ pub fn send(tests: &mut Tests, plan: &DatagramPlan) -> anyhow::Result<Option<Bur
 /// Payload that arrived over the whole burst, for peers that report no more.
 fn mean(end: &StreamEnd) -> f64 {
     end.received.bytes as f64 * 8.0 / (end.received.end_s - end.received.start_s).max(1e-3)
-}
-
-/// What arrived while the burst was in full flow.
-fn settled(rows: &[FlowSample], payload: u32) -> Option<f64> {
-    let received: Vec<(i64, i64)> =
-        rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
-    let begin = received.iter().find(|(_, count)| *count > 0)?;
-    // Afterwards nothing came any more.
-    let last = received.last()?.1;
-    let end = received.iter().find(|(_, count)| *count == last)?;
-    let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLED) as i64;
-    let first = received.iter().find(|(time, _)| *time >= from)?;
-    let seconds = (end.0 - first.0) as f64 * 1e-6;
-    // Less than that are single batches.
-    (seconds > 0.05).then(|| (end.1 - first.1) as f64 * f64::from(payload) * 8.0 / seconds)
 }

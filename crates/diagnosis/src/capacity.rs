@@ -1,5 +1,6 @@
 //! What a path carries, and what it loses below that, by short bursts of datagrams: the rate is raised until they no longer all come.
 
+use schema::FlowSample;
 use units::{BitRate, Time, three_digits};
 
 use crate::{
@@ -23,6 +24,8 @@ const HALF: f64 = 0.5;
 const LOSS_TIME: (f64, f64) = (2.5, 20.0);
 /// As long as it takes to lose so many datagrams, if they are lost as often as TCP's packets.
 const ENOUGH_LOST: f64 = 8.0;
+/// The rate of a burst is what arrived after this share of its time, when the queue on the way is full.
+const SETTLED: f64 = 0.4;
 /// What TCP's header with timestamps (RFC 7323) has more than UDP's, bytes.
 const TCP_MORE: f64 = 24.0;
 /// Slower no burst is: to the protocol a rate of zero is none.
@@ -86,6 +89,21 @@ pub(crate) fn losses<P: Path>(
 /// TCP's payload over that of a datagram of the same packet.
 pub(crate) fn tcp_share(payload: u32) -> f64 {
     1.0 - TCP_MORE / f64::from(payload.max(2 * TCP_MORE as u32))
+}
+
+/// Payload that arrived while a burst was in full flow, bit/s, of its samples; `None` where these are too few.
+pub fn settled_bps(rows: &[FlowSample], payload: u32) -> Option<f64> {
+    let received: Vec<(i64, i64)> =
+        rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
+    let begin = received.iter().find(|(_, count)| *count > 0)?;
+    // Afterwards nothing came any more.
+    let last = received.last()?.1;
+    let end = received.iter().find(|(_, count)| *count == last)?;
+    let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLED) as i64;
+    let first = received.iter().find(|(time, _)| *time >= from)?;
+    let seconds = (end.0 - first.0) as f64 * 1e-6;
+    // Less than that are single batches.
+    (seconds > 0.05).then(|| (end.1 - first.1) as f64 * f64::from(payload) * 8.0 / seconds)
 }
 
 fn is_overload(burst: &Burst) -> bool {

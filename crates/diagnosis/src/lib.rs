@@ -10,6 +10,7 @@ mod path;
 mod procedure;
 mod rank;
 
+pub use capacity::settled_bps;
 pub use losses::Losses;
 pub use observed::{Capacity, Datagrams, Doubt, Kind, Limit, Mtu, Observed, Ranking, is_busy};
 pub use path::{Burst, DatagramPlan, Path, RoundTrips, TcpPlan, TcpSeen};

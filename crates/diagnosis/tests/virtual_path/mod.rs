@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, convert::Infallible, error::Error};
 
 use cc::{Source, Values, native::Library};
-use diagnosis::{Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpSeen};
+use diagnosis::{Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpSeen, settled_bps};
 use probe::{Available, AvailableAnswer, Budget, Limits, Method, Seen, Step};
 use scenario::{Cc, Flow, Kind, Ping, Scenario, Tcp, Udp};
 use sim::{Controllers, Measured, Session, Side};
@@ -26,7 +26,6 @@ const RESOLUTION_NS: f64 = 1000.0;
 /// The difference of the two ends' clocks, ns.
 const OFFSET: i64 = 7_777_777_777;
 const MTU: u32 = 1500;
-const SETTLED: f64 = 0.4;
 
 /// The program's congestion controls by name.
 #[derive(Default)]
@@ -131,20 +130,13 @@ impl Path for VirtualPath<'_> {
             bursts: None,
         };
         let seen = self.measure(Kind::Udp(udp), Time(plan.time.0 + Time::from_secs(3).0));
-        let received: Vec<(i64, i64)> =
-            seen.rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
-        let last = received.last().map_or(0, |row| row.1);
-        let end = received.iter().find(|row| row.1 == last).copied().unwrap_or_default();
-        let begin = received.iter().find(|row| row.1 > 0).copied().unwrap_or_default();
-        let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLED) as i64;
-        let first = received.iter().find(|row| row.0 >= from).copied().unwrap_or_default();
-        let seconds = (end.0 - first.0).max(1) as f64 * 1e-6;
+        let last = seen.rows.iter().rev().find_map(|row| row.datagrams_received).unwrap_or(0);
         let sent = seen.rows.last().and_then(|row| row.datagrams_sent).unwrap_or(0) as u64;
         Ok(Some(Burst {
             sent_bps: plan.rate.as_f64(),
             sent,
             lost: sent.saturating_sub(last as u64),
-            arrived_bps: (end.1 - first.1) as f64 * f64::from(plan.payload) * 8.0 / seconds,
+            arrived_bps: settled_bps(&seen.rows, plan.payload).unwrap_or(0.0),
             receiver_was_busy: false,
         }))
     }

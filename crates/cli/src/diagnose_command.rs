@@ -208,6 +208,7 @@ fn document(found: &Diagnosis, after: Option<&After>, records: &[PathBuf]) -> Va
         "flow": seen.flow,
         "healthy": found.ranking.healthy,
         "limits": found.ranking.limits,
+        "together": found.ranking.together,
         "after": after.map(|after| json!({
             "applied": after.journal, "flow": after.flow, "healthy": after.ranking.healthy, "limits": after.ranking.limits,
         })),

@@ -46,8 +46,7 @@ pub fn diagnosis(found: &Diagnosis) -> String {
         ));
     }
     if let Some(flow) = &seen.flow {
-        let steady = flow.steady_goodput_bps.or(flow.goodput_bps).unwrap_or(0.0);
-        lines.push(format!("  one TCP connection got    {}", rate(steady)));
+        lines.push(format!("  one TCP connection got    {}", rate(got(found))));
         if let Some(median) = flow.median_rtt_us {
             lines.push(format!("  round trip meanwhile      {:.1} ms (median)", median / 1e3));
         }
@@ -79,11 +78,18 @@ pub fn diagnosis(found: &Diagnosis) -> String {
             indented(&format!("to change it: {change}"), &mut lines);
         }
         if let Some(gain) = limit.gain_bps.filter(|gain| *gain > 0.0) {
-            let then = rate(limit.allows_bps + gain);
-            indented(&format!("expected without this limit: {then} ({} more)", rate(gain)), &mut lines);
+            let then = rate(got(found) + gain);
+            let (least, so) = match limit.gain_is_most {
+                true => ("at most ", ", as what else limits cannot be seen as long as this does"),
+                false => ("", ""),
+            };
+            indented(
+                &format!("expected without this limit: {least}{then} ({} more){so}", rate(gain)),
+                &mut lines,
+            );
         }
         if let Some(doubt) = &limit.doubt {
-            let instead = kind_words(doubt.instead, "");
+            let instead = doubt.instead.map_or("something else".into(), |kind| kind_words(kind, ""));
             let text = format!(
                 "not sure: it may be {instead} instead, for {}. To decide: {}",
                 doubt.why, doubt.decide
@@ -91,7 +97,27 @@ pub fn diagnosis(found: &Diagnosis) -> String {
             indented(&text, &mut lines);
         }
     }
+    if let Some(both) = &found.ranking.together {
+        let [one, other] = both.kinds.map(|kind| {
+            limits.iter().find(|limit| limit.kind == kind).map_or_else(|| kind_words(kind, ""), words)
+        });
+        lines.push(String::new());
+        indented(
+            &format!(
+                "Neither alone is worth removing: without both {one} and {other} {} is expected ({} more)",
+                rate(got(found) + both.gain_bps),
+                rate(both.gain_bps)
+            ),
+            &mut lines,
+        );
+    }
     lines.join("\n")
+}
+
+/// What the test got, bit/s.
+fn got(found: &Diagnosis) -> f64 {
+    let flow = found.seen.flow.as_ref();
+    flow.and_then(|flow| flow.steady_goodput_bps.or(flow.goodput_bps)).unwrap_or(0.0)
 }
 
 /// What was applied, before and after, and the records.

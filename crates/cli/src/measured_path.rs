@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use diagnosis::{Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpSeen};
 use perf::report::{Amount, Protocol};
 use probe::AvailableAnswer;
-use units::BitRate;
+use units::{BitRate, Time};
 
 use crate::{
     exit::Exit,
@@ -52,6 +52,10 @@ impl Path for MeasuredPath<'_> {
                 Ok((RoundTrips { fastest: rtt, median: None }, unknown))
             }
         }
+    }
+
+    fn round_trip(&mut self) -> Option<Time> {
+        path_facts::round_trip(self.address).ok()
     }
 
     fn route_mtu(&mut self) -> Option<u32> {

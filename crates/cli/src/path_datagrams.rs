@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use diagnosis::{Burst, DatagramPlan, is_busy, settled_bps};
+use diagnosis::{Arrived, Burst, DatagramPlan, is_busy};
 use perf::report::{Amount, Protocol, StreamEnd};
 use units::Bytes;
 
@@ -28,12 +28,14 @@ pub fn send(tests: &mut Tests, plan: &DatagramPlan) -> anyhow::Result<Option<Bur
         sent_bps: end.sent.bytes as f64 * 8.0 / (end.sent.end_s - end.sent.start_s).max(1e-3),
         sent: sent.packets,
         lost,
-        arrived_bps: settled_bps(&done.kept.rows, plan.payload).unwrap_or_else(|| mean(end)),
+        dropped_here: 0,
+        arrived: Arrived::of(&done.kept.rows, plan.payload).unwrap_or_else(|| mean(end)),
         receiver_was_busy: is_busy(done.peer_busy),
     }))
 }
 
 /// Payload that arrived over the whole burst, for peers that report no more.
-fn mean(end: &StreamEnd) -> f64 {
-    end.received.bytes as f64 * 8.0 / (end.received.end_s - end.received.start_s).max(1e-3)
+fn mean(end: &StreamEnd) -> Arrived {
+    let seconds = (end.received.end_s - end.received.start_s).max(1e-3);
+    Arrived { bps: end.received.bytes as f64 * 8.0 / seconds, ..Arrived::default() }
 }

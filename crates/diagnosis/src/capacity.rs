@@ -5,7 +5,7 @@ use units::{BitRate, Time, three_digits};
 
 use crate::{
     observed::{Capacity, Datagrams},
-    path::{Burst, DatagramPlan, Path},
+    path::{Arrived, Burst, DatagramPlan, Path},
 };
 
 /// The first rate.
@@ -19,9 +19,12 @@ const ROUND_TRIPS: u64 = 10;
 const LOST: f64 = 0.1;
 /// ...and was, if no more than so many times what came of the one before came of it.
 const GREW: f64 = 1.2;
-/// What only looks for loss: so much of what the path has to give, for at least and at most so long.
+/// What only looks for loss: so much of what the path has to give, for at least so many seconds.
 const HALF: f64 = 0.5;
-const LOSS_TIME: (f64, f64) = (2.5, 20.0);
+const LOSS_TIME: f64 = 2.5;
+/// How long the path is overloaded to see what a policer lets pass in the long run, and what is less than a burst got.
+const LATER: Time = Time::from_secs(3);
+const LESS: f64 = 0.93;
 /// As long as it takes to lose so many datagrams, if they are lost as often as TCP's packets.
 const ENOUGH_LOST: f64 = 8.0;
 /// The rate of a burst is what arrived after this share of its time, when the queue on the way is full.
@@ -44,42 +47,63 @@ pub(crate) fn find<P: Path>(
     loop {
         let plan = DatagramPlan { rate, payload, time, is_even: false };
         let Some(burst) = path.datagrams(&plan)? else { return Ok(None) };
-        let before = bursts.last().map_or(0.0, |burst| burst.arrived_bps);
-        let is_enough = is_overload(&burst) && burst.arrived_bps < GREW * before;
+        let before = bursts.last().map_or(0.0, |burst| burst.arrived.bps);
+        let is_enough = is_overload(&burst) && burst.arrived.bps < GREW * before;
         bursts.push(burst);
         if is_enough || burst.receiver_was_busy || rate >= max_rate {
             break;
         }
         rate = BitRate(rate.0.saturating_mul(FACTOR)).min(max_rate);
     }
-    let most = bursts.iter().max_by(|a, b| a.arrived_bps.total_cmp(&b.arrived_bps));
+    let most = bursts.iter().max_by(|a, b| a.arrived.bps.total_cmp(&b.arrived.bps));
     let busy = bursts.iter().any(|burst| burst.receiver_was_busy);
     let overloaded = bursts.iter().any(is_overload);
-    Ok(most.filter(|most| most.arrived_bps > 0.0).map(|most| Capacity {
-        goodput_bps: most.arrived_bps * tcp_share(payload),
+    Ok(most.filter(|most| most.arrived.bps > 0.0).map(|most| Capacity {
+        goodput_bps: most.arrived.bps * tcp_share(payload),
         at_least: busy || !overloaded,
         offered_bps: (!busy && is_overload(most)).then_some(most.sent_bps * tcp_share(payload)),
+        queue: longest_queue(&bursts).filter(|_| !busy),
+        overflows_here: most.dropped_here * 2 > most.lost,
+        at_once_bytes: (!busy && is_overload(most)).then_some(most.arrived.at_once_bytes),
+        later_bps: None,
         how: match (busy, overloaded) {
-            (true, _) => format!("{} came, and the receiver had no time for more", rounded(most.arrived_bps)),
+            (true, _) => format!("{} came, and the receiver had no time for more", rounded(most.arrived.bps)),
             (false, true) => {
-                format!("of datagrams at {} came {}", rounded(most.sent_bps), rounded(most.arrived_bps))
+                format!("of datagrams at {} came {}", rounded(most.sent_bps), rounded(most.arrived.bps))
             }
             (false, false) => format!("datagrams at {} came, and more was not tried", rounded(most.sent_bps)),
         },
     }))
 }
 
+/// Sends as much as overloaded the path for longer: what a policer lets pass at once may be more than a burst.
+pub(crate) fn later<P: Path>(path: &mut P, payload: u32, capacity: &mut Capacity) -> Result<(), P::Error> {
+    let Some(offered) = capacity.offered_bps else { return Ok(()) };
+    let rate = BitRate((offered / tcp_share(payload)) as u64);
+    let burst = path.datagrams(&DatagramPlan { rate, payload, time: LATER, is_even: false })?;
+    let Some(burst) = burst.filter(|burst| !burst.receiver_was_busy && burst.arrived.bps > 0.0) else {
+        return Ok(());
+    };
+    let bps = burst.arrived.bps * tcp_share(payload);
+    if bps < LESS * capacity.goodput_bps {
+        capacity.later_bps = Some(bps);
+        capacity.at_once_bytes = Some(burst.arrived.at_once_bytes);
+    }
+    Ok(())
+}
+
 /// Sends datagrams evenly at half of `free_bps` (TCP payload), which the path has to give: those that are lost then are not lost for want
-/// of room. `lost_share` of TCP's packets were lost.
+/// of room. It takes as long as it takes to lose some if `lost_share` of them are, and no longer than `most`.
 pub(crate) fn losses<P: Path>(
     path: &mut P,
     free_bps: f64,
     payload: u32,
     lost_share: f64,
+    most: Time,
 ) -> Result<Datagrams, P::Error> {
     let rate = (HALF * free_bps / tcp_share(payload)).max(LEAST);
     let a_second = rate / 8.0 / f64::from(payload.max(1));
-    let seconds = (ENOUGH_LOST / (lost_share * a_second).max(1e-9)).clamp(LOSS_TIME.0, LOSS_TIME.1);
+    let seconds = (ENOUGH_LOST / (lost_share * a_second).max(1e-9)).clamp(LOSS_TIME, most.as_secs_f64());
     let (rate, time) = (BitRate(rate as u64), Time::from_secs_f64(seconds));
     let burst = path.datagrams(&DatagramPlan { rate, payload, time, is_even: true })?;
     let burst = burst.filter(|burst| !burst.receiver_was_busy);
@@ -91,19 +115,41 @@ pub(crate) fn tcp_share(payload: u32) -> f64 {
     1.0 - TCP_MORE / f64::from(payload.max(2 * TCP_MORE as u32))
 }
 
-/// Payload that arrived while a burst was in full flow, bit/s, of its samples; `None` where these are too few.
-pub fn settled_bps(rows: &[FlowSample], payload: u32) -> Option<f64> {
-    let received: Vec<(i64, i64)> =
-        rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
-    let begin = received.iter().find(|(_, count)| *count > 0)?;
-    // Afterwards nothing came any more.
-    let last = received.last()?.1;
-    let end = received.iter().find(|(_, count)| *count == last)?;
-    let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLED) as i64;
-    let first = received.iter().find(|(time, _)| *time >= from)?;
-    let seconds = (end.0 - first.0) as f64 * 1e-6;
-    // Less than that are single batches.
-    (seconds > 0.05).then(|| (end.1 - first.1) as f64 * f64::from(payload) * 8.0 / seconds)
+impl Arrived {
+    /// Of a burst's samples, with so many bytes of payload a datagram; `None` where these are too few.
+    pub fn of(rows: &[FlowSample], payload: u32) -> Option<Self> {
+        let received: Vec<(i64, i64)> =
+            rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
+        let begin = received.iter().find(|(_, count)| *count > 0)?;
+        // Afterwards nothing came any more.
+        let last = received.last()?.1;
+        let end = received.iter().find(|(_, count)| *count == last)?;
+        let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLED) as i64;
+        let first = received.iter().find(|(time, _)| *time >= from)?;
+        let seconds = (end.0 - first.0) as f64 * 1e-6;
+        // Less than that are single batches.
+        if seconds <= 0.05 {
+            return None;
+        }
+        let a_second = (end.1 - first.1) as f64 / seconds;
+        let sooner = |(time, count): &(i64, i64)| *count as f64 - a_second * (time - begin.0) as f64 * 1e-6;
+        let at_once = received.iter().map(sooner).fold(0.0, f64::max);
+        let extreme = |value: fn(&FlowSample) -> Option<i64>| rows.iter().filter_map(value);
+        let least = extreme(|row| row.min_owd_us).min();
+        Some(Arrived {
+            bps: a_second * f64::from(payload) * 8.0,
+            delays_us: least.zip(extreme(|row| row.max_owd_us).max()),
+            at_once_bytes: at_once * f64::from(payload),
+        })
+    }
+}
+
+/// How long packets waited in the queue that bursts filled; `None` where none overflowed.
+fn longest_queue(bursts: &[Burst]) -> Option<Time> {
+    let shortest = bursts.iter().filter_map(|burst| Some(burst.arrived.delays_us?.0)).min()?;
+    let overloaded = bursts.iter().filter(|burst| is_overload(burst));
+    let longest = overloaded.filter_map(|burst| Some(burst.arrived.delays_us?.1)).max()?;
+    Some(Time::from_micros(u64::try_from(longest - shortest).ok()?))
 }
 
 fn is_overload(burst: &Burst) -> bool {

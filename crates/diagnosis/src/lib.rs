@@ -5,14 +5,17 @@
 
 mod capacity;
 mod losses;
+mod native;
 mod observed;
 mod path;
+mod predict;
 mod procedure;
 mod rank;
+mod twin;
 
-pub use capacity::settled_bps;
 pub use losses::Losses;
-pub use observed::{Capacity, Datagrams, Doubt, Kind, Limit, Mtu, Observed, Ranking, is_busy};
-pub use path::{Burst, DatagramPlan, Path, RoundTrips, TcpPlan, TcpSeen};
+pub use native::Native;
+pub use observed::{Capacity, Datagrams, Doubt, Kind, Limit, Mtu, Observed, Ranking, Together, is_busy};
+pub use path::{Arrived, Burst, DatagramPlan, Path, RoundTrips, TcpPlan, TcpSeen};
 pub use procedure::{Options, again, diagnose};
 pub use rank::rank;

@@ -31,6 +31,12 @@ const BEHIND: f64 = 0.4;
 const OTHERS: f64 = 0.2;
 /// Where other traffic leaves less than so much of what a path carries, the path is shared.
 const UNSHARED: f64 = 0.93;
+/// Where other traffic leaves no more than this share it fills the path whatever there is to fill: it is TCP, most likely.
+const NOTHING_LEFT: f64 = 0.2;
+/// A queue of so many round trips is none too short.
+const AMPLE_QUEUE: f64 = 0.5;
+/// From so many packets on that were lost by chance it is known how often they are.
+const LOST_KNOWN: u64 = 3;
 /// IPv4 and TCP headers with timestamps, bytes.
 const TCP_IP_HEADERS: f64 = 52.0;
 
@@ -93,6 +99,8 @@ pub struct Limit {
     pub change: Option<String>,
     /// What the test would get beyond what it got if this one limit were gone, bit/s; `None` where that is not known.
     pub gain_bps: Option<f64>,
+    /// It gains that much at most: what else limits cannot be seen as long as this one does.
+    pub gain_is_most: bool,
     /// Why it may be another; `None` where it is sure.
     pub doubt: Option<Doubt>,
 }
@@ -100,8 +108,8 @@ pub struct Limit {
 /// Why a limit is not sure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Doubt {
-    /// What it may be instead.
-    pub instead: Kind,
+    /// What it may be instead, where that is known.
+    pub instead: Option<Kind>,
     /// Why that cannot be excluded.
     pub why: String,
     /// What would decide.
@@ -115,6 +123,17 @@ pub struct Ranking {
     pub limits: Vec<Limit>,
     /// TCP has what the path gives, and that is as it should be.
     pub healthy: bool,
+    /// Two limits that hide each other: neither alone is worth removing.
+    pub together: Option<Together>,
+}
+
+/// What is gained without two limits.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Together {
+    /// Which.
+    pub kinds: [Kind; 2],
+    /// What the test would get beyond what it got, bit/s.
+    pub gain_bps: f64,
 }
 
 /// What packets pass.
@@ -142,6 +161,14 @@ pub struct Capacity {
     pub at_least: bool,
     /// What was sent for that, as TCP payload in bit/s, where the path was overloaded.
     pub offered_bps: Option<f64>,
+    /// How long packets waited in the queue before the slowest link when it was full, where it was.
+    pub queue: Option<Time>,
+    /// Most of what was lost where the path was overloaded was dropped by this host's own device.
+    pub overflows_here: bool,
+    /// Payload that came sooner than at that rate where the path was overloaded, bytes: what a policer lets pass at once.
+    pub at_once_bytes: Option<f64>,
+    /// What passed for longer, where that was tried and is less: TCP payload, bit/s.
+    pub later_bps: Option<f64>,
     /// How it was found.
     pub how: String,
 }
@@ -191,6 +218,8 @@ pub struct Observed {
     pub flow: Option<FlowSummary>,
     /// The test's losses; `None` where there were none.
     pub losses: Option<Losses>,
+    /// Segments of the test that arrived with a congestion mark (ECN).
+    pub marked_segs: u64,
     /// In what share of the samples of the test's second half a queue stood in the path.
     pub queued: Option<f64>,
     /// In what share of them packets waited longer than the test's own could make them.
@@ -216,7 +245,7 @@ impl Observed {
     }
 
     /// What the probe's trains found that the slowest link carries.
-    fn probed_bps(&self) -> Option<f64> {
+    pub(crate) fn probed_bps(&self) -> Option<f64> {
         let capacity = self.available.as_ref()?.capacity.as_ref()?;
         Some(capacity.capacity_bps?.value * payload_share(capacity.packet_bytes))
     }
@@ -225,11 +254,38 @@ impl Observed {
     /// the path carries, and nobody else is there to take the difference; or the trains emptied its bucket.
     pub fn policed_bps(&self) -> Option<f64> {
         let capacity = self.capacity.as_ref().filter(|capacity| !capacity.at_least)?;
+        if capacity.later_bps.is_some() {
+            return capacity.later_bps;
+        }
         let (answer, probed) = (self.available.as_ref()?, self.probed_bps()?);
-        let bucket = answer.capacity.as_ref()?.bucket_bytes.is_some();
         let left = answer.available_bps.map(|left| left.value * payload_share(answer.packet_bytes));
         let is_alone = left.is_some_and(|left| left >= UNSHARED * probed);
-        (bucket || (is_alone && capacity.goodput_bps < POLICED * probed)).then_some(capacity.goodput_bps)
+        (self.emptied_a_bucket() || (is_alone && capacity.goodput_bps < POLICED * probed))
+            .then_some(capacity.goodput_bps)
+    }
+
+    /// Whether a policer may be what drops packets, so that it is worth while to see what passes for longer than a burst: there is one, or
+    /// packets were lost while the queue that bursts found was not half full.
+    pub(crate) fn may_be_policed(&self) -> bool {
+        let Some(capacity) = self.capacity.as_ref().filter(|capacity| !capacity.at_least) else {
+            return false;
+        };
+        self.policed_bps().is_some()
+            || (!self.is_whole() && self.verdict() == Some(Cause::Loss) && self.had_room_for_losses(capacity))
+    }
+
+    /// Whether the queue that bursts filled is as long as TCP wants it, and was not half full when the test's packets were lost.
+    pub(crate) fn had_room_for_losses(&self, capacity: &Capacity) -> bool {
+        let waited = self.losses.and_then(|losses| Some(losses.rtt_us? - self.base_rtt_us()));
+        capacity.queue.zip(waited).is_some_and(|(queue, waited)| {
+            queue.0 as f64 >= AMPLE_QUEUE * self.rtt.0 as f64 && waited < queue.as_micros_f64() / 2.0
+        })
+    }
+
+    /// Whether the probe's trains took all that a policer lets pass at once.
+    pub(crate) fn emptied_a_bucket(&self) -> bool {
+        let capacity = self.available.as_ref().and_then(|answer| answer.capacity.as_ref());
+        capacity.is_some_and(|capacity| capacity.bucket_bytes.is_some())
     }
 
     /// What other traffic leaves of that: as the probe found it, or else as a burst that overloaded the path did.
@@ -239,6 +295,12 @@ impl Observed {
             .as_ref()
             .and_then(|answer| Some(answer.available_bps?.times(payload_share(answer.packet_bytes))));
         probed.or_else(|| self.left_by_burst())
+    }
+
+    /// Whether others take what there is, as TCP connections do.
+    pub(crate) fn leaves_nothing(&self) -> bool {
+        let known = self.carried_bps().zip(self.left_bps());
+        known.is_none_or(|(carried, left)| left.value <= NOTHING_LEFT * carried)
     }
 
     /// A burst that is more than the path carries gets its share of the packets that arrive: less than all of what the path carries, if others
@@ -301,6 +363,34 @@ impl Observed {
     pub(crate) fn lost_share(&self) -> Option<f64> {
         let sent = self.flow.as_ref()?.sent_segs?;
         Some(self.losses?.episodes as f64 / sent.max(1) as f64)
+    }
+
+    /// How often packets are lost by chance if that is what holds TCP down: as often as the test lost some, or as it takes to hold TCP
+    /// below what the path carries (Mathis et al. 1997), the less of both. `None` where nothing holds it down.
+    pub(crate) fn share_to_find(&self) -> Option<f64> {
+        if self.is_whole() {
+            return self.lost_share();
+        }
+        let packets = self.bdp()? / self.flow.as_ref()?.mss_bytes.unwrap_or(1448) as f64;
+        let matters = 1.5 / packets.max(1.0).powi(2);
+        Some(self.lost_share().map_or(matters, |lost| lost.min(matters)))
+    }
+
+    /// How often packets are lost by chance, as far as that is known: as datagrams are, and TCP's packets where its window
+    /// fills no queue.
+    pub(crate) fn lost_by_chance(&self, are_tcps: bool) -> f64 {
+        let flow = self.flow.as_ref();
+        let tcp = flow.and_then(|flow| Some((self.losses?.episodes as u64, flow.sent_segs?)));
+        let (lost, sent) =
+            match tcp.filter(|_| matches!(self.verdict(), Some(Cause::ReceiveWindow | Cause::SendBuffer))) {
+                Some((lost, sent)) => (lost + self.datagrams.lost, sent + self.datagrams.sent),
+                None => (self.datagrams.lost, self.datagrams.sent),
+            };
+        match lost {
+            LOST_KNOWN.. => lost as f64 / sent as f64,
+            _ if are_tcps => self.lost_share().unwrap_or(0.0),
+            _ => 0.0,
+        }
     }
 
     /// The round-trip time without a queue, microseconds.

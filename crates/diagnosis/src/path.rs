@@ -21,6 +21,9 @@ pub trait Path {
     /// Where the path cannot be measured at all.
     fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Self::Error>;
 
+    /// The fastest of a few round trips from now on; `None` where that cannot be measured.
+    fn round_trip(&mut self) -> Option<Time>;
+
     /// The MTU of the route as this host knows it by now, where it does: larger packets leave in fragments.
     fn route_mtu(&mut self) -> Option<u32>;
 
@@ -75,10 +78,24 @@ pub struct Burst {
     pub sent: u64,
     /// Datagrams that never came.
     pub lost: u64,
-    /// Payload that arrived once the queue on the way was full, bit/s.
-    pub arrived_bps: f64,
+    /// Packets that this host's device or its queueing discipline dropped meanwhile; they are among the lost.
+    pub dropped_here: u64,
+    /// What the receiver saw of it.
+    pub arrived: Arrived,
     /// The receiver had no time: what it did not take says nothing of the path.
     pub receiver_was_busy: bool,
+}
+
+/// A burst as its receiver saw it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Arrived {
+    /// Payload that arrived once the queue on the way was full, bit/s.
+    pub bps: f64,
+    /// The shortest and the longest one-way delay, microseconds, by two clocks: only differences between the bursts of one diagnosis mean
+    /// something.
+    pub delays_us: Option<(i64, i64)>,
+    /// Payload that came sooner than at that rate, bytes: what a policer let pass at once.
+    pub at_once_bytes: f64,
 }
 
 /// A TCP test.

@@ -9,11 +9,16 @@ use crate::{
     losses::{Losses, behind_others_share, queued_share},
     observed::{Observed, Ranking},
     path::{Path, TcpPlan, TcpSeen},
+    predict::predict,
     rank::rank,
 };
 
 /// An MTU where nothing is known of it.
 const MTU: u32 = 1500;
+
+/// Whether packets are lost by chance is looked for during so much time at most: where TCP lost some, and where it did not.
+const LOSS_TIME: Time = Time::from_secs(20);
+const NO_LOSS_TIME: Time = Time::from_secs(10);
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +54,7 @@ pub fn diagnose<P: Path>(
 ) -> Result<(Observed, Ranking), P::Error> {
     path.doing("the round trip, and packets of all sizes");
     let (round_trips, mtu) = path.round_trips_and_mtu()?;
-    let rtt = round_trips.fastest;
+    let mut rtt = round_trips.fastest;
     let route = path.route_mtu().unwrap_or(mtu.device);
     let packet = mtu.passes.unwrap_or(MTU).min(mtu.device).min(route);
     let payload = packet.saturating_sub(options.datagram_headers);
@@ -57,6 +62,8 @@ pub fn diagnose<P: Path>(
     if options.datagrams {
         path.doing(&format!("what the path carries: bursts of datagrams, up to {}", options.max_rate));
         capacity = capacity::find(path, rtt, payload, options.max_rate)?;
+        // Connections whose packets stood in the queue have lost some to the burst, and wait.
+        rtt = path.round_trip().map_or(rtt, |after| after.min(rtt));
     }
     path.doing(&format!("TCP, for {} s", options.time.as_secs_f64()));
     let (test, rows) = observed(options, sender, rtt, test_tcp(path, options)?);
@@ -68,12 +75,21 @@ pub fn diagnose<P: Path>(
         ));
         seen.available = path.available(options.max_rate, seen.mtu.passes)?;
     }
-    seen.behind_others = behind_others(&seen, &rows);
-    if let Some((free, lost)) = seen.free_bps().zip(seen.lost_share()).filter(|_| options.datagrams) {
-        path.doing("whether packets are lost at half of what is free");
-        seen.datagrams = capacity::losses(path, free, payload, lost)?;
+    if options.datagrams
+        && seen.may_be_policed()
+        && let Some(capacity) = &mut seen.capacity
+    {
+        path.doing("whether the path lets as much pass for longer");
+        capacity::later(path, payload, capacity)?;
     }
-    let ranking = rank(&seen);
+    seen.behind_others = behind_others(&seen, &rows);
+    if let Some((free, share)) = seen.free_bps().zip(seen.share_to_find()).filter(|_| options.datagrams) {
+        path.doing("whether packets are lost at half of what is free");
+        let most = if seen.losses.is_some() { LOSS_TIME } else { NO_LOSS_TIME };
+        seen.datagrams = capacity::losses(path, free, payload, share, most)?;
+    }
+    let mut ranking = rank(&seen);
+    predict(&seen, options.time, &mut ranking);
     Ok((seen, ranking))
 }
 
@@ -103,6 +119,7 @@ fn observed(
     let Some(tcp) = tcp else { return (seen, Vec::new()) };
     let seen = Observed {
         losses: Losses::of(&tcp.rows),
+        marked_segs: tcp.rows.iter().filter_map(|row| row.delivered_ce_segs).max().unwrap_or(0).max(0) as u64,
         flow: Some(tcp.flow),
         receiver: tcp.receiver,
         sender_busy: tcp.sender_busy,
@@ -133,6 +150,7 @@ pub fn again<P: Path>(
         ..test
     };
     seen.behind_others = behind_others(&seen, &rows);
-    let ranking = rank(&seen);
+    let mut ranking = rank(&seen);
+    predict(&seen, options.time, &mut ranking);
     Ok((seen, ranking))
 }

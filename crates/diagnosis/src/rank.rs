@@ -24,6 +24,7 @@ pub fn rank(seen: &Observed) -> Ranking {
     limits.windows();
     limits.losses();
     limits.reductions();
+    limits.losses_to_come();
     limits.sack();
     limits.path();
     limits.rest();
@@ -59,6 +60,7 @@ impl<'a> Limits<'a> {
             evidence,
             change,
             gain_bps: None,
+            gain_is_most: false,
             doubt: None,
         });
     }
@@ -117,7 +119,7 @@ impl<'a> Limits<'a> {
             bound.then(gain(b).total_cmp(&gain(a))).then(a.allows_bps.total_cmp(&b.allows_bps))
         });
         let healthy = self.found.first().is_some_and(|limit| limit.kind == Kind::PathRate && limit.measured);
-        Ranking { limits: self.found, healthy }
+        Ranking { limits: self.found, healthy, together: None }
     }
 }
 

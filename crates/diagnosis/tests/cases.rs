@@ -130,9 +130,10 @@ impl Case {
         self.find(|fault| if let Fault::SlowHop(share) = fault { Some(*share) } else { None }).unwrap_or(1.0)
     }
 
-    /// The same without one of its faults.
-    pub fn without(&self, fault: Fault) -> Self {
-        Case { faults: self.faults.iter().copied().filter(|other| *other != fault).collect(), ..self.clone() }
+    /// The same without a limit: a kind of fault that is there twice goes twice.
+    pub fn without(&self, kind: Kind) -> Self {
+        let faults = self.faults.iter().copied().filter(|fault| fault.kind() != kind).collect();
+        Case { faults, ..self.clone() }
     }
 
     /// The same without a fault.

@@ -4,17 +4,19 @@
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-use diagnosis::{Kind, Observed, Options, Ranking, diagnose};
+use diagnosis::{Kind, Native, Observed, Options, Ranking, diagnose};
 use scenario::{Scenario, ScenarioFile};
 use sim::{Machine, Session};
 use units::{BitRate, Time};
 
 use crate::{
     cases::{Case, Fault},
-    virtual_path::{Native, PLACES, VirtualPath},
+    virtual_path::{PLACES, VirtualPath},
 };
 
 const TEST: Time = Time::from_secs(10);
+/// So many tests tell what TCP gets.
+const TESTS: u64 = 3;
 /// A fault whose removal gains less than this share is none; more than the second is one for sure.
 const SLIGHT: f64 = 0.05;
 const MATERIAL: f64 = 0.15;
@@ -34,11 +36,16 @@ fn with_path<T>(case: &Case, measure: impl FnOnce(&mut VirtualPath<'_>) -> T) ->
 
 /// What TCP gets without each of the faults.
 fn truth(case: &Case) -> Vec<(Fault, f64)> {
-    case.faults.iter().map(|fault| (*fault, goodput(&case.without(*fault)))).collect()
+    case.faults.iter().map(|fault| (*fault, goodput(&case.without(fault.kind())))).collect()
 }
 
+/// The mean of some tests: what one gets is a matter of chance as well.
 fn goodput(case: &Case) -> f64 {
-    with_path(case, |path| path.goodput(TEST))
+    let tests = (0..TESTS).map(|more| {
+        let again = Case { seed: case.seed + 1_000_000 * more, ..case.clone() };
+        with_path(&again, |path| path.goodput(TEST))
+    });
+    tests.sum::<f64>() / TESTS as f64
 }
 
 fn answer(case: &Case) -> (Observed, Ranking) {
@@ -74,9 +81,25 @@ enum Score {
 struct Scored {
     case: Case,
     score: Score,
-    /// Promised and true gain, bit/s, where the first limit is right and has a fault.
-    gains: Option<(f64, f64)>,
+    /// Where the first limit is right and has a fault.
+    gains: Option<Gains>,
     line: String,
+}
+
+/// What the first limit's removal was said to gain, and gains, bit/s.
+struct Gains {
+    promised: f64,
+    true_one: f64,
+    got: f64,
+    is_most: bool,
+}
+
+impl Gains {
+    fn are_close(&self) -> bool {
+        let off = self.promised - self.true_one;
+        let off = if self.is_most { -off } else { off.abs() };
+        off <= (CLOSE * self.true_one.abs()).max(SLIGHT * self.got)
+    }
 }
 
 fn scored(case: Case) -> Scored {
@@ -107,7 +130,12 @@ fn scored(case: Case) -> Scored {
     let gains = ranking.limits.first().filter(|_| score == Score::RightFirst).and_then(|first| {
         let of_kind = without.iter().filter(|(fault, _)| fault.kind() == first.kind);
         let (_, without) = of_kind.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some((first.gain_bps?, without - got))
+        Some(Gains {
+            promised: first.gain_bps?,
+            true_one: (without - got).max(0.0),
+            got,
+            is_most: first.gain_is_most,
+        })
     });
     let mb = |bps: f64| format!("{:.1}", bps / 1e6);
     let line = format!(
@@ -134,7 +162,11 @@ fn scored(case: Case) -> Scored {
                 mb(limit.gain_bps.unwrap_or(0.0))
             ))
             .collect::<Vec<_>>(),
-        figures(&seen),
+        figures(&seen)
+            + &format!(
+                "{:?}",
+                ranking.limits.iter().flat_map(|l| &l.evidence).find(|e| e.starts_with("DBG"))
+            ),
     );
     Scored { case, score, gains, line }
 }
@@ -218,6 +250,41 @@ fn table(done: &[Scored]) -> String {
     text
 }
 
+/// How many gains were promised, and how many of these are right; and the same of gains that are "at most".
+#[derive(Default)]
+struct Promises {
+    faults: usize,
+    exact: [usize; 2],
+    most: [usize; 2],
+}
+
+impl Promises {
+    fn of(done: &[Scored], faults: usize) -> Self {
+        let mut promises = Promises { faults, ..Promises::default() };
+        let of_these = done.iter().filter(|scored| scored.case.faults.len() == faults);
+        for gains in of_these.filter_map(|scored| scored.gains.as_ref()) {
+            let counts = if gains.is_most { &mut promises.most } else { &mut promises.exact };
+            counts[0] += 1;
+            counts[1] += usize::from(gains.are_close());
+        }
+        promises
+    }
+
+    fn right_share(&self) -> f64 {
+        (self.exact[1] + self.most[1]) as f64 / (self.exact[0] + self.most[0]).max(1) as f64
+    }
+}
+
+impl std::fmt::Display for Promises {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Promises { faults, exact: [exact, close], most: [most, hold] } = self;
+        write!(
+            f,
+            "{faults} faults: {close} of {exact} gains within a quarter, {hold} of {most} gains at most"
+        )
+    }
+}
+
 /// LONGFAT_CASES more of each number of faults give the table of docs/diagnose.md.
 #[test]
 fn generated_cases_are_diagnosed() {
@@ -227,18 +294,16 @@ fn generated_cases_are_diagnosed() {
     for scored in done.iter().filter(|scored| scored.score != Score::RightFirst) {
         println!("{}", scored.line);
     }
-    let is_close = |(promised, gained): &(f64, f64)| (promised - gained).abs() <= CLOSE * gained.abs();
-    for scored in done.iter().filter(|scored| scored.gains.as_ref().is_some_and(|gains| !is_close(gains))) {
-        let (promised, gained) = scored.gains.unwrap_or_default();
-        println!("gain {:.1} for {:.1}: {}", promised / 1e6, gained / 1e6, scored.line);
+    for scored in done.iter().filter(|scored| scored.gains.as_ref().is_some_and(|gains| !gains.are_close())) {
+        let Some(gains) = &scored.gains else { continue };
+        println!("gain {:.1} for {:.1}: {}", gains.promised / 1e6, gains.true_one / 1e6, scored.line);
     }
-    let gains: Vec<(usize, bool)> =
-        done.iter().filter_map(|s| Some((s.case.faults.len(), is_close(s.gains.as_ref()?)))).collect();
+    for s in done.iter().filter(|s| s.line.contains("DBG unfit")) {
+        println!("UNFIT {}", s.line);
+    }
     println!("{}", table(&done));
     for faults in 1..3 {
-        let of_these: Vec<bool> = gains.iter().filter(|g| g.0 == faults).map(|g| g.1).collect();
-        let close = of_these.iter().filter(|close| **close).count();
-        println!("{faults} faults: {close} of {} gains within a quarter", of_these.len());
+        println!("{}", Promises::of(&done, faults));
     }
     let share = |faults: usize, score: Score| {
         let all = done.iter().filter(|scored| scored.case.faults.len() == faults);
@@ -247,5 +312,7 @@ fn generated_cases_are_diagnosed() {
     assert_eq!(share(0, Score::RightFirst), 1.0, "a path without a fault is healthy");
     assert!(share(1, Score::RightFirst) >= 0.9, "one fault: {}", share(1, Score::RightFirst));
     assert!(share(2, Score::RightFirst) >= 0.75, "two faults: {}", share(2, Score::RightFirst));
-    assert!(share(1, Score::Wrong) <= 0.05 && share(2, Score::Wrong) <= 0.1, "wrong");
+    assert!(share(1, Score::Wrong) <= 0.03 && share(2, Score::Wrong) <= 0.08, "wrong");
+    let promises = [1, 2].map(|faults| Promises::of(&done, faults).right_share());
+    assert!(promises[0] >= 0.9 && promises[1] >= 0.75, "gains: {promises:?}");
 }

@@ -41,6 +41,10 @@ fn seen(got_bps: f64, cause: Cause) -> Observed {
             goodput_bps: CAPACITY,
             at_least: false,
             offered_bps: None,
+            queue: None,
+            later_bps: None,
+            overflows_here: false,
+            at_once_bytes: None,
             how: "datagrams".into(),
         }),
         available: None,
@@ -59,6 +63,7 @@ fn seen(got_bps: f64, cause: Cause) -> Observed {
             ..FlowSummary::default()
         }),
         losses: None,
+        marked_segs: 0,
         queued: None,
         behind_others: None,
         sender_busy: Some(0.1),
@@ -136,8 +141,16 @@ fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
 
 #[test]
 fn a_slow_hop_is_one_that_is_slower_than_expected() {
-    let half =
-        Capacity { goodput_bps: CAPACITY / 2.0, at_least: false, offered_bps: None, how: "datagrams".into() };
+    let half = Capacity {
+        goodput_bps: CAPACITY / 2.0,
+        at_least: false,
+        offered_bps: None,
+        queue: None,
+        later_bps: None,
+        overflows_here: false,
+        at_once_bytes: None,
+        how: "datagrams".into(),
+    };
     let slow = Observed { capacity: Some(half.clone()), ..seen(47e6, Cause::PathRate) };
     assert_eq!(first(&slow).kind, Kind::SlowHop);
     let nobody_expected_more =

@@ -30,6 +30,8 @@ pub(crate) struct Device {
     waiting: VecDeque<(Route, Parcel)>,
     /// What of it is TCP's: the number that packets go to, packets, bytes of payload.
     own: Vec<(u32, u32, u64)>,
+    /// Packets that found it full.
+    dropped: u64,
 }
 
 /// What a sender should know of its queue.
@@ -50,7 +52,7 @@ impl Devices {
             net::Node::Host(host) => scenario.hosts[host as usize].nic.tx_queue,
             _ => None,
         };
-        let device = |limit: u32| Device { limit: limit as usize, waiting: VecDeque::new(), own: Vec::new() };
+        let device = |limit: u32| Device { limit: limit as usize, waiting: VecDeque::new(), own: Vec::new(), dropped: 0 };
         let mut by_station: Vec<_> = nodes.map(|node| limit(node).map(device)).collect();
         if by_station.iter().all(Option::is_none) {
             by_station.clear();
@@ -87,6 +89,7 @@ impl Device {
     /// Takes a packet in, if there is room. Tells whether it is the only one.
     pub(crate) fn push(&mut self, route: &Route, packet: Parcel) -> bool {
         if self.waiting.len() >= self.limit {
+            self.dropped += 1;
             return false;
         }
         if let Some((to, payload)) = packet.tcp_payload() {
@@ -113,6 +116,11 @@ impl Device {
             self.own.len() - 1
         });
         &mut self.own[place]
+    }
+
+    /// Packets that found it full, since it was made.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Whether nothing waits.

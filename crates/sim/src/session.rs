@@ -45,6 +45,8 @@ pub struct Measured {
     pub ended: Time,
     /// Application bytes received.
     pub bytes: u64,
+    /// Packets that the sending host's device dropped meanwhile.
+    pub dropped_here: u64,
 }
 
 /// Probes that have arrived: their numbers, and when.
@@ -105,6 +107,7 @@ impl<'a> Session<'a> {
     pub fn measure(&mut self, kind: Kind, time: Time) -> Result<Measured, Error> {
         let index = self.free.next().expect("a place for each measurement");
         let began = self.engine.now;
+        let dropped_before = self.dropped_by_host_of(index);
         self.engine.begin_as(index, kind)?;
         let (mut rows, mut events) = self.look_until(Time(began.0 + time.0), index)?;
         let (mut cc, mut bytes) = (None, 0);
@@ -129,7 +132,14 @@ impl<'a> Session<'a> {
             connected: memory.started.map(since),
             ended: since(memory.ended.unwrap_or(self.engine.now)),
             bytes,
+            dropped_here: self.dropped_by_host_of(index) - dropped_before,
         })
+    }
+
+    /// Packets that the device of a flow's sending host has dropped so far.
+    fn dropped_by_host_of(&mut self, index: usize) -> u64 {
+        let station = self.engine.flows[index].addresses.there.from;
+        self.engine.wire.devices.at(station).map_or(0, |device| device.dropped())
     }
 
     /// Sends UDP packets of `bytes` (IP header included) `at` these instants from now on, which ascend, and waits for them. For each:

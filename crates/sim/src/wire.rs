@@ -27,7 +27,7 @@ pub(crate) struct Wire {
     pub(crate) network: Network<Parcel>,
     pub(crate) arrived: Arrived,
     neighbours: Neighbours,
-    devices: Devices,
+    pub(crate) devices: Devices,
     /// Numbers that packets had which have left a device's queue and were not looked at yet.
     left: VecDeque<u32>,
     pub(crate) path_mtus: PathMtus,

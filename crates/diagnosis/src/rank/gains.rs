@@ -20,7 +20,7 @@ impl Limits<'_> {
         let others = self.found.iter().filter(|other| other.kind != limit.kind);
         let allowed = others.filter_map(|other| match other.kind {
             Kind::PathRate | Kind::SlowHop | Kind::Policer => None,
-            Kind::CompetingTraffic => Some(match seen.left_bps().filter(|_| !self.leaves_nothing()) {
+            Kind::CompetingTraffic => Some(match seen.left_bps().filter(|_| !seen.leaves_nothing()) {
                 // What others take does not grow with the path.
                 Some(left) => left.value + carried.zip(most).map_or(0.0, |(carried, most)| most - carried),
                 None if other.measured => self.got * grows,

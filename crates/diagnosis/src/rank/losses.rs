@@ -16,6 +16,13 @@ const SACK: &str = "net.ipv4.tcp_sack";
 const FULL: f64 = 0.75;
 /// Fewer lost datagrams may be chance of another kind: a computer that stood still.
 const LOST_MIN: u64 = 5;
+/// So many were lost on a path that has room for them: TCP will lose packets, too.
+const LOST_TO_COME: u64 = 3;
+/// What to do about losses by chance.
+const FIND_LOSSY_LINK: &str = "find the link that loses packets without being full: a cable, optics, a radio link, a duplex mismatch; bbr \
+                               (test -C bbr) loses less by it, and several streams share it";
+/// Fewer marks than that explain nothing.
+const MARKED_MIN: u64 = 3;
 /// The law of random losses holds to within so much.
 const LAW: f64 = 1.3;
 /// Where fewer datagrams would be lost if they were as often as TCP's packets, what was lost of them says nothing.
@@ -53,7 +60,7 @@ impl Limits<'_> {
             return None;
         }
         // The link was busy with others' packets, and whatever came then found a queue that was full.
-        if seen.others_had_bps().is_some() && seen.left_bps().is_none_or(|_| self.leaves_nothing()) {
+        if seen.others_had_bps().is_some() && seen.left_bps().is_none_or(|_| seen.leaves_nothing()) {
             return Some((Lost::ForWantOfRoom, true));
         }
         if self.chance_explains() {
@@ -61,6 +68,12 @@ impl Limits<'_> {
         }
         if self.are_many_lost_at_once() {
             return Some((Lost::ForWantOfRoom, true));
+        }
+        // There was room.
+        if seen.datagrams.lost >= LOST_TO_COME
+            && seen.capacity.as_ref().is_some_and(|capacity| seen.had_room_for_losses(capacity))
+        {
+            return Some((Lost::ByChance, true));
         }
         match (self.chance_share(), self.was_half_full(), self.fill()) {
             (Some(share), half_full, _) if share >= HALF => {
@@ -98,9 +111,7 @@ impl Limits<'_> {
             bdp.map_or(String::new(), |bdp| format!(" (one connection wants {})", Bytes(three_digits(bdp))));
         match lost {
             Lost::ByChance => {
-                let change = "find the link that loses packets without being full: a cable, optics, a radio link, a duplex \
-                              mismatch; bbr (test -C bbr) loses less by it, and several streams share it";
-                self.add(Kind::Loss, None, Allows::WhatWasGot, evidence, Some(change.into()));
+                self.add(Kind::Loss, None, Allows::WhatWasGot, evidence, Some(FIND_LOSSY_LINK.into()));
             }
             Lost::ForWantOfRoom => {
                 let evidence = evidence.into_iter().chain(self.queue_seen()).collect();
@@ -113,11 +124,31 @@ impl Limits<'_> {
         }
         if !sure && let Some(limit) = self.found.last_mut() {
             limit.doubt = Some(Doubt {
-                instead: if limit.kind == Kind::Loss { Kind::ShortQueue } else { Kind::Loss },
+                instead: Some(if limit.kind == Kind::Loss { Kind::ShortQueue } else { Kind::Loss }),
                 why: "too few packets were lost to tell whether that was by chance or for want of room"
                     .into(),
                 decide: "a longer test (--time 60), or one with bbr (-C bbr), which fills no queue".into(),
             });
+        }
+    }
+
+    /// Losses by chance that did not matter yet.
+    pub(super) fn losses_to_come(&mut self) {
+        let (datagrams, seen) = (self.seen.datagrams, self.seen);
+        let is_known = self.found.iter().any(|limit| matches!(limit.kind, Kind::Loss | Kind::ShortQueue));
+        if is_known || datagrams.lost < LOST_TO_COME || seen.is_whole() || seen.is_shared() {
+            return;
+        }
+        let mss = seen.flow.as_ref().and_then(|flow| flow.mss_bytes).unwrap_or(1448) as u32;
+        let law = mathis_bps(datagrams.share(), mss, seen.rtt, 1.0);
+        if seen.carried_bps().is_some_and(|carried| law < carried) {
+            self.add(
+                Kind::Loss,
+                None,
+                Allows::Computed(law),
+                self.losses_seen(),
+                Some(FIND_LOSSY_LINK.into()),
+            );
         }
     }
 
@@ -140,16 +171,39 @@ impl Limits<'_> {
     /// Windows that were reduced without a loss on the way.
     pub(super) fn reductions(&mut self) {
         let seen = self.seen;
-        if seen.is_whole() || self.is_held_by_others() {
-            return;
+        let Some(flow) = seen.flow.as_ref().filter(|_| !seen.is_whole()) else { return };
+        let lost = seen.losses.map_or(0, |losses| losses.episodes as u64);
+        match seen.verdict() {
+            Some(Cause::LocalQueue) if !self.is_held_by_others() => {
+                let host = Some(seen.from.as_str());
+                self.add(
+                    Kind::LocalQueue,
+                    host,
+                    Allows::WhatWasGot,
+                    flow.evidence.clone(),
+                    flow.remedy.clone(),
+                );
+            }
+            Some(Cause::EcnMarks) => {
+                self.add(
+                    Kind::EcnMarks,
+                    None,
+                    Allows::WhatWasGot,
+                    flow.evidence.clone(),
+                    flow.remedy.clone(),
+                );
+            }
+            // Marks reduce the window as often as losses do, if there are as many.
+            _ if seen.marked_segs >= MARKED_MIN && seen.marked_segs >= lost => {
+                let evidence = vec![format!(
+                    "{} segments of the test came with a congestion mark (ECN), each a reason to send less",
+                    group_digits(seen.marked_segs)
+                )];
+                let change = "a marking threshold that lets queues grow (or sysctl -w net.ipv4.tcp_ecn=0 on one host, to compare)";
+                self.add(Kind::EcnMarks, None, Allows::WhatWasGot, evidence, Some(change.into()));
+            }
+            _ => {}
         }
-        let (kind, host) = match seen.verdict() {
-            Some(Cause::EcnMarks) => (Kind::EcnMarks, None),
-            Some(Cause::LocalQueue) => (Kind::LocalQueue, Some(seen.from.as_str())),
-            _ => return,
-        };
-        let Some(flow) = &seen.flow else { return };
-        self.add(kind, host, Allows::WhatWasGot, flow.evidence.clone(), flow.remedy.clone());
     }
 
     fn losses_seen(&self) -> Vec<String> {

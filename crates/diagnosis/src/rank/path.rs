@@ -11,8 +11,6 @@ const EXPECTED: f64 = 0.9;
 const OF_WHAT_IS_LEFT: f64 = 0.8;
 /// A round trip that is so many times as long as without load.
 const LONGER: f64 = 1.3;
-/// Where other traffic leaves no more than this share it fills the path whatever there is to fill: it is TCP, most likely.
-const NOTHING_LEFT: f64 = 0.2;
 
 impl Limits<'_> {
     /// Whether other traffic is what held the test down.
@@ -28,19 +26,11 @@ impl Limits<'_> {
                 had_its_share || seen.others_had_bps().is_some()
             }
             // So little is left that chance does not matter.
-            Some(Cause::Loss) => had_its_share && !self.leaves_nothing(),
+            Some(Cause::Loss) => had_its_share && !seen.leaves_nothing(),
             // Windows come back later for the others' packets in the queue.
             Some(Cause::ReceiveWindow | Cause::SendBuffer) => self.round_trips() >= LONGER,
             _ => false,
         }
-    }
-
-    /// Whether others take what there is, as TCP connections do.
-    pub(super) fn leaves_nothing(&self) -> bool {
-        let seen = self.seen;
-        seen.carried_bps()
-            .zip(seen.left_bps())
-            .is_none_or(|(carried, left)| left.value <= NOTHING_LEFT * carried)
     }
 
     /// Whether the path may carry more than what was tried.
@@ -76,7 +66,11 @@ impl Limits<'_> {
             evidence.push(format!("the test got {}, {:.0} % of that", rate(self.got), share.min(100.0)));
         }
         if seen.policed_bps().is_some() {
-            evidence.push("short trains of packets pass faster than that: they fit into what a policer lets pass at once".into());
+            let faster = match seen.capacity.as_ref().and_then(|capacity| capacity.later_bps) {
+                Some(later) => format!("of the same load for longer came {}: what came before was let pass at once", rate(later)),
+                None => "short trains of packets pass faster than that: they fit into what a policer lets pass at once".into(),
+            };
+            evidence.push(faster);
             let change = "find who polices the path, and at which rate; until then pace below it (test --fq-rate, or fq's maxrate): what is \
                           dropped costs more than what is waited for";
             let allows =
@@ -121,7 +115,7 @@ impl Limits<'_> {
                 rate(others)
             ));
         }
-        let shares = self.leaves_nothing();
+        let shares = seen.leaves_nothing();
         if shares {
             evidence.push("TCP connections take what there is, and share it".into());
         }

@@ -1,13 +1,11 @@
 //! A path in virtual time as a diagnosis measures it: a scenario's network, with the scenario's flows as other traffic.
 
-use std::{collections::BTreeMap, convert::Infallible, error::Error};
+use std::convert::Infallible;
 
-use cc::{Source, Values, native::Library};
-use diagnosis::{Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpSeen, settled_bps};
+use diagnosis::{Arrived, Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpSeen};
 use probe::{Available, AvailableAnswer, Budget, Limits, Method, Seen, Step};
-use scenario::{Cc, Flow, Kind, Ping, Scenario, Tcp, Udp};
-use sim::{Controllers, Measured, Session, Side};
-use tcp::CongestionControl;
+use scenario::{Cc, Kind, Ping, Scenario, Tcp, Udp};
+use sim::{Measured, Session};
 use tune::{HostFacts, Reading, Setting};
 use units::{BitRate, Bytes, Time};
 use verdict::{Buffer, FlowContext, FlowTimes, Generator};
@@ -27,30 +25,6 @@ const RESOLUTION_NS: f64 = 1000.0;
 const OFFSET: i64 = 7_777_777_777;
 const MTU: u32 = 1500;
 
-/// The program's congestion controls by name.
-#[derive(Default)]
-pub struct Native(BTreeMap<String, Library>);
-
-impl Controllers for Native {
-    fn controller(
-        &mut self,
-        flow: &Flow,
-        side: Side,
-    ) -> Result<Box<dyn CongestionControl>, Box<dyn Error + Send + Sync>> {
-        let name = match (&flow.kind, side) {
-            (Kind::Tcp(Tcp { cc: Some(cc), .. }), Side::Sender) => cc.name().to_owned(),
-            _ => "cubic".into(),
-        };
-        if !self.0.contains_key(&name) {
-            let source = Source::built_in(&name).ok_or(format!("no {name}"))?;
-            self.0.insert(name.clone(), Library::open(&source, &Values::default())?);
-        }
-        let mut controller = self.0[&name].controller(None)?;
-        controller.set_seed(1 + side as u64);
-        Ok(Box::new(controller))
-    }
-}
-
 /// A path from `h1` to `h2`.
 pub struct VirtualPath<'a> {
     session: Session<'a>,
@@ -69,6 +43,16 @@ impl<'a> VirtualPath<'a> {
         let measured = self.session.measure(kind, time).unwrap();
         self.session.pass(REST).unwrap();
         measured
+    }
+
+    /// The fastest of so many echoes, and their median.
+    fn echoes(&mut self, count: u32) -> (Time, Option<Time>) {
+        let ping = Ping { interval: Time::from_millis(100), count: Some(count), payload: Bytes(56) };
+        let echoes = self.measure(Kind::Ping(ping), Time::from_secs(3));
+        let mut times: Vec<Time> =
+            echoes.rows.iter().filter_map(|row| Some(Time(row.srtt_us? as u64 * 1000))).collect();
+        times.sort_unstable();
+        (*times.first().expect("an echo"), (times.len() > 1).then(|| times[times.len() / 2]))
     }
 
     /// What would be read of a host.
@@ -107,14 +91,12 @@ impl Path for VirtualPath<'_> {
     fn doing(&mut self, _: &str) {}
 
     fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Infallible> {
-        let ping = Ping { interval: Time::from_millis(100), count: Some(ECHOES), payload: Bytes(56) };
-        let echoes = self.measure(Kind::Ping(ping), Time::from_secs(3));
-        let mut times: Vec<Time> =
-            echoes.rows.iter().filter_map(|row| Some(Time(row.srtt_us? as u64 * 1000))).collect();
-        times.sort_unstable();
-        let fastest = *times.first().expect("an echo");
-        let median = (times.len() > 1).then(|| times[times.len() / 2]);
+        let (fastest, median) = self.echoes(ECHOES);
         Ok((RoundTrips { fastest, median }, Mtu { device: MTU, passes: Some(MTU) }))
+    }
+
+    fn round_trip(&mut self) -> Option<Time> {
+        Some(self.echoes(5).0)
     }
 
     fn route_mtu(&mut self) -> Option<u32> {
@@ -136,7 +118,8 @@ impl Path for VirtualPath<'_> {
             sent_bps: plan.rate.as_f64(),
             sent,
             lost: sent.saturating_sub(last as u64),
-            arrived_bps: settled_bps(&seen.rows, plan.payload).unwrap_or(0.0),
+            dropped_here: seen.dropped_here,
+            arrived: Arrived::of(&seen.rows, plan.payload).unwrap_or_default(),
             receiver_was_busy: false,
         }))
     }

@@ -1,0 +1,101 @@
+//! What is gained without a limit, by simulating the measured path without it; and what that says of the limits.
+
+use units::{BitRate, Time, three_digits};
+
+use crate::{
+    observed::{Doubt, Kind, Limit, Observed, Ranking, Together},
+    twin::Twin,
+};
+
+/// A limit without which a connection gets less than so many times what it gets with it is none yet.
+const WORTH: f64 = 1.03;
+/// A gain worth while, as a share of what the test got.
+const MUCH: f64 = 0.15;
+/// Pairs are made of so many limits.
+const MOST_PAIRED: usize = 4;
+/// Of two limits the first is not sure if the second gains so much of what it gains.
+const NEAR: f64 = 0.6;
+
+/// Corrects what each limit's removal gains by simulating the path without it, where the path is known well enough, and the order.
+pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
+    let got = seen.got();
+    let twin = if ranking.healthy { None } else { Twin::of(seen, time, &ranking.limits) };
+    let Some((twin, now)) = twin.and_then(|twin| twin.fitted(got)) else { return };
+    if !Twin::is_like(now, got) {
+        doubt(ranking, now, got);
+        return;
+    }
+    let gains: Vec<Option<f64>> = ranking
+        .limits
+        .iter()
+        .map(|limit| {
+            let then = twin.without(limit.kind)?.usual_goodput()?;
+            // What another run of the same gets differs as well.
+            Some(if then < WORTH * now { 0.0 } else { (then - got).max(0.0) })
+        })
+        .collect();
+    for (limit, gain) in ranking.limits.iter_mut().zip(gains) {
+        if gain.is_some() {
+            limit.gain_bps = gain;
+            limit.gain_is_most = twin.hides_what_is_behind(limit.kind);
+        }
+    }
+    sort(ranking, got);
+    ranking.together = together(&twin, ranking, got);
+}
+
+/// The two limits that gain most if both are gone, where none gains much alone.
+fn together(twin: &Twin, ranking: &Ranking, got: f64) -> Option<Together> {
+    let alone = ranking.limits.iter().filter_map(|limit| limit.gain_bps).fold(0.0, f64::max);
+    if alone >= MUCH * got {
+        return None;
+    }
+    let kinds: Vec<Kind> = ranking.limits.iter().map(|limit| limit.kind).take(MOST_PAIRED).collect();
+    let pairs = kinds
+        .iter()
+        .enumerate()
+        .flat_map(|(place, one)| kinds[..place].iter().map(move |other| [*other, *one]));
+    let gains = pairs.filter_map(|[one, other]| {
+        let then = twin.without(one)?.without(other)?.usual_goodput()?;
+        Some(Together { kinds: [one, other], gain_bps: then - got })
+    });
+    gains.filter(|both| both.gain_bps >= MUCH * got).max_by(|a, b| a.gain_bps.total_cmp(&b.gain_bps))
+}
+
+/// What gains most comes first; where the second gains nearly as much, that is said.
+fn sort(ranking: &mut Ranking, got: f64) {
+    let gain = |limit: &Limit| limit.gain_bps.filter(|gain| *gain >= (WORTH - 1.0) * got).unwrap_or(0.0);
+    // Stable: those that gain nothing stay as they were.
+    ranking.limits.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
+    let [first, second, ..] = ranking.limits.as_mut_slice() else { return };
+    let (most, next) = (gain(first), gain(second));
+    if first.doubt.is_none() && next > 0.0 && next >= NEAR * most {
+        first.doubt = Some(Doubt {
+            instead: Some(second.kind),
+            why: "without that one limit a connection gains nearly as much, or together they gain more than each".into(),
+            decide: "change one, and test again".into(),
+        });
+    }
+}
+
+/// Says that the limits found do not explain the test, and promises nothing.
+fn doubt(ranking: &mut Ranking, simulated: f64, got: f64) {
+    let rate = |bps: f64| BitRate(three_digits(bps));
+    for limit in &mut ranking.limits {
+        limit.gain_bps = None;
+    }
+    let second = ranking.limits.get(1).map(|limit| limit.kind);
+    if let Some(first) = ranking.limits.first_mut()
+        && first.doubt.is_none()
+    {
+        first.doubt = Some(Doubt {
+            instead: second.filter(|kind| *kind != Kind::PathRate),
+            why: format!(
+                "a simulated path with these limits gives {}, and the test got {}",
+                rate(simulated),
+                rate(got)
+            ),
+            decide: "the same again, at another time and for longer (--time 60)".into(),
+        });
+    }
+}

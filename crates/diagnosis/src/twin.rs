@@ -1,0 +1,334 @@
+//! The measured path as a scenario, and what one connection gets there: with all its limits, and without each of them.
+
+use std::collections::BTreeMap;
+
+use scenario::{Cc, Kind as FlowKind, Scenario, ScenarioFile, Tcp};
+use sim::{Machine, Session};
+use tune::HostFacts;
+use units::Time;
+use verdict::{FlowContext, FlowTimes};
+
+use crate::{
+    native::Native,
+    observed::{Kind, Limit, Observed},
+};
+
+/// Ethernet's header, which a link's rate counts, and those of IPv4 and TCP with timestamps, bytes.
+const FRAME: f64 = 14.0;
+const HEADERS: f64 = 52.0;
+/// A packet where nothing is known of what passes, bytes.
+const PACKET: f64 = 1500.0;
+/// No more packets are simulated for one prediction; a test of a faster path is simulated for a shorter time...
+const PACKETS: f64 = 2e6;
+/// ...which has at least so many round trips, or nothing is predicted.
+const ROUND_TRIPS: f64 = 50.0;
+/// Other traffic runs for so long before the test begins.
+const WARM_UP: Time = Time::from_secs(2);
+/// What is taken over from the hosts.
+const SETTINGS: [&str; 8] = [
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_notsent_lowat",
+];
+/// A buffer that limits nothing, bytes.
+const AMPLE: u64 = 1 << 28;
+/// A transmit queue that drops nothing, packets.
+const AMPLE_PACKETS: u32 = 10_000;
+/// A simulated path on which the test gets what it got, to within this factor, is like the measured one.
+const LIKE: f64 = 1.5;
+/// What a connection gets by chance is averaged over so many at most.
+const MOST_TRIES: f64 = 3.0;
+/// Most other connections that are tried.
+const MOST_FLOWS: u32 = 8;
+/// An ECN threshold is sought up to so many half powers of two, in packets.
+const MARK_STEPS: u32 = 18;
+/// What a connection gets depends on chance as well: so many times the dice are thrown again before a path is said not to be like the
+/// measured one.
+const CHANCES: u64 = 4;
+
+/// A path with the limits that were found.
+#[derive(Debug, Clone)]
+pub(crate) struct Twin {
+    /// What the slowest link carries, and what it would without a hop that is too slow, bit/s with Ethernet's headers.
+    link_bps: f64,
+    usual_bps: f64,
+    packet: f64,
+    rtt: Time,
+    /// How long packets wait in its queue when that is full.
+    queue: Time,
+    /// How often a packet is lost by chance.
+    loss: f64,
+    /// Packets in the queue from which on they are marked.
+    marks_from: Option<f64>,
+    /// What a policer lets pass, bit/s, and at once, bytes.
+    policer: Option<(f64, f64)>,
+    /// Other datagrams, bit/s, and other connections.
+    others_bps: f64,
+    other_flows: u32,
+    /// Packets in the sending host's own queue, where that is the one that overflows.
+    own_queue: Option<f64>,
+    /// Settings of the hosts by name.
+    sender: BTreeMap<String, String>,
+    receiver: BTreeMap<String, String>,
+    kernel: Option<(u8, u8)>,
+    /// The congestion control.
+    cc: String,
+    /// How long the test sends.
+    time: Time,
+    seed: u64,
+}
+
+impl Twin {
+    /// Of a path whose rate is known and whose packets pass; `None` of others.
+    pub(crate) fn of(seen: &Observed, time: Time, limits: &[Limit]) -> Option<Self> {
+        let has = |kind| limits.iter().any(|limit| limit.kind == kind);
+        let hosts_own = [Kind::MtuBlackHole, Kind::ReceiverCpu, Kind::SenderCpu, Kind::Application];
+        if hosts_own.into_iter().any(has) || seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least) {
+            return None;
+        }
+        let capacity = seen.capacity.as_ref()?;
+        let flow = seen.flow.as_ref()?;
+        if has(Kind::ReceiveBuffer) && seen.receiver.is_none() {
+            return None;
+        }
+        let packet = seen.mtu.passes.map_or(PACKET, f64::from);
+        let on_link = (packet + FRAME) / (packet - HEADERS);
+        let carried = seen.carried_bps()? * on_link;
+        let expected = seen.expected.as_ref().map_or(carried, |(bps, _)| bps * on_link);
+        let policed = seen.policed_bps().map(|bps| bps * on_link);
+        // What is behind a policer is not to be seen.
+        let link_bps = match (policed, seen.probed_bps()) {
+            (None, _) => carried,
+            (Some(_), Some(probed)) if !seen.emptied_a_bucket() => probed * on_link,
+            _ => carried.max(expected),
+        };
+        let has_tcp = has(Kind::CompetingTraffic) && seen.leaves_nothing();
+        let rtt = Time::from_secs_f64(seen.base_rtt_us() * 1e-6);
+        let left = seen.left_bps().map_or(seen.got(), |left| left.value) * on_link;
+        let others_bps =
+            if has(Kind::CompetingTraffic) && !has_tcp { (carried - left).max(0.0) } else { 0.0 };
+        let own = has(Kind::LocalQueue) || capacity.overflows_here;
+        let waited = |longest: f64| Time::from_secs_f64((longest * 1e-6 - rtt.as_secs_f64()).max(0.0));
+        let queue = match flow.max_rtt_us {
+            // Others' packets always stand in it: a burst does not find it empty.
+            Some(longest) if has_tcp => waited(longest),
+            // Without an overflow seen: as much as one connection wants.
+            _ => capacity.queue.filter(|_| policed.is_none() && !own).unwrap_or(rtt),
+        };
+        let loss = if has_tcp { 0.0 } else { seen.lost_by_chance(has(Kind::Loss)) };
+        let packets = link_bps * time.as_secs_f64() / 8.0 / (packet + FRAME);
+        let time = Time::from_secs_f64(time.as_secs_f64() * (PACKETS / packets).min(1.0));
+        if time.as_secs_f64() < ROUND_TRIPS * rtt.as_secs_f64() {
+            return None;
+        }
+        Some(Twin {
+            link_bps,
+            usual_bps: expected.max(link_bps),
+            packet,
+            rtt,
+            queue,
+            loss,
+            marks_from: has(Kind::EcnMarks).then_some(8.0),
+            policer: policed.map(|bps| (bps, capacity.at_once_bytes.unwrap_or(0.0).max(2.0 * packet))),
+            others_bps,
+            other_flows: u32::from(has_tcp),
+            own_queue: own.then(|| {
+                let wait = capacity.queue.unwrap_or(rtt).as_secs_f64();
+                wait * link_bps / 8.0 / (packet + FRAME)
+            }),
+            sender: sysctls(seen.sender.as_ref()),
+            receiver: sysctls(seen.receiver.as_ref()),
+            kernel: seen.sender.as_ref().and_then(HostFacts::version).map(|version| {
+                let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
+                (small(version.major), small(version.minor))
+            }),
+            cc: flow.cc.clone().unwrap_or_else(|| "cubic".into()),
+            time,
+            seed: 1,
+        })
+    }
+
+    /// With what could not be measured chosen so that a connection gets what the test got, as nearly as may be; and what it gets.
+    pub(crate) fn fitted(self, got: f64) -> Option<(Self, f64)> {
+        let marks = |step: u32| (f64::from(step) / 2.0).exp2().round();
+        let candidates: Vec<Twin> = if self.other_flows > 0 {
+            (1..=MOST_FLOWS).map(|other_flows| Twin { other_flows, ..self.clone() }).collect()
+        } else if self.marks_from.is_some() {
+            (2..=MARK_STEPS).map(|step| Twin { marks_from: Some(marks(step)), ..self.clone() }).collect()
+        } else {
+            vec![self]
+        };
+        let off = |(_, now): &(Twin, f64)| (now / got).ln().abs();
+        let mut best: Option<(Twin, f64)> = None;
+        for seed in 1..=CHANCES {
+            let tried = candidates.iter().filter_map(|twin| {
+                let twin = Twin { seed, ..twin.clone() };
+                let now = twin.goodput()?;
+                Some((twin, now))
+            });
+            best = tried.chain(best).min_by(|a, b| off(a).total_cmp(&off(b)));
+            if best.as_ref().is_some_and(|(_, now)| Self::is_like(*now, got)) {
+                break;
+            }
+        }
+        best
+    }
+
+    /// Whether what a connection gets there is what the test got, to within what chance does.
+    pub(crate) fn is_like(now: f64, got: f64) -> bool {
+        (now / got).ln().abs() <= LIKE.ln()
+    }
+
+    /// The same without a limit of this kind; `None` for what is not a part of it.
+    pub(crate) fn without(&self, kind: Kind) -> Option<Self> {
+        let mut twin = self.clone();
+        let ample = |host: &mut BTreeMap<String, String>, name: &str| {
+            let text = host.get(name).cloned().unwrap_or_default();
+            let text = text.rsplit_once(' ').map_or("4096 131072", |(first_two, _)| first_two);
+            host.insert(name.into(), format!("{text} {AMPLE}"));
+        };
+        let on = |twin: &mut Twin, name: &str| {
+            for host in [&mut twin.sender, &mut twin.receiver] {
+                host.insert(name.into(), "1".into());
+            }
+        };
+        match kind {
+            Kind::ReceiveBuffer => ample(&mut twin.receiver, "net.ipv4.tcp_rmem"),
+            Kind::SendBuffer => ample(&mut twin.sender, "net.ipv4.tcp_wmem"),
+            Kind::WindowScaling => on(&mut twin, "net.ipv4.tcp_window_scaling"),
+            Kind::SackOff => on(&mut twin, "net.ipv4.tcp_sack"),
+            Kind::Loss => twin.loss = 0.0,
+            Kind::ShortQueue => twin.queue = twin.queue.max(twin.rtt),
+            Kind::Policer => twin.policer = None,
+            Kind::EcnMarks => twin.marks_from = None,
+            Kind::LocalQueue => twin.own_queue = None,
+            Kind::SlowHop => twin.link_bps = twin.usual_bps,
+            Kind::CompetingTraffic => (twin.others_bps, twin.other_flows) = (0.0, 0),
+            _ => return None,
+        }
+        Some(twin)
+    }
+
+    /// Whether what else limits cannot be seen as long as this limit is there: no queue fills behind a policer, and marks come only to
+    /// connections that fill one.
+    pub(crate) fn hides_what_is_behind(&self, kind: Kind) -> bool {
+        let ecn = |host: &BTreeMap<String, String>| {
+            host.get("net.ipv4.tcp_ecn").map_or("2", String::as_str).to_owned()
+        };
+        match kind {
+            Kind::Policer => true,
+            Kind::ReceiveBuffer | Kind::SendBuffer | Kind::WindowScaling => {
+                self.marks_from.is_none() && ecn(&self.sender) == "1" && ecn(&self.receiver) != "0"
+            }
+            _ => false,
+        }
+    }
+
+    /// The mean of what connections get: as many as may be simulated.
+    pub(crate) fn usual_goodput(&self) -> Option<f64> {
+        let packets = self.link_bps * self.time.as_secs_f64() / 8.0 / (self.packet + FRAME);
+        let tries = (PACKETS / packets).clamp(1.0, MOST_TRIES) as u64;
+        let all: Option<Vec<f64>> =
+            (0..tries).map(|more| Twin { seed: self.seed + more, ..self.clone() }.goodput()).collect();
+        all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
+    }
+
+    /// What one connection gets, bit/s; `None` where it cannot be simulated.
+    fn goodput(&self) -> Option<f64> {
+        let file = ScenarioFile::parse("measured.toml", &self.text()).ok()?;
+        let scenario: Scenario = Session::room(file.resolve(None, &[]).ok()?, "h1", "h2", 1);
+        let usual = Machine::default();
+        let kernel = self.kernel.filter(|kernel| scenario::is_simulated(*kernel)).unwrap_or(usual.kernel);
+        let (machine, mut native) = (Machine { kernel, ..usual }, Native::default());
+        let mut session = Session::new(&scenario, 1, &machine, &mut native).ok()?;
+        session.pass(WARM_UP).ok()?;
+        let tcp = Tcp { cc: Some(Cc::Named(self.cc.clone())), ..Tcp::default() };
+        let seen = session.measure(FlowKind::Tcp(tcp), self.time).ok()?;
+        let micros = |time: Time| (time.0 / 1000) as i64;
+        let times = FlowTimes {
+            kind: "tcp".into(),
+            cc: seen.cc,
+            started_us: seen.connected.map(micros),
+            ended_us: Some(micros(seen.ended)),
+            bytes: seen.bytes,
+        };
+        let name = seen.rows.first()?.flow.clone();
+        let flow =
+            verdict::summarize(&seen.rows, &[], &times, &FlowContext { name, ..FlowContext::default() });
+        flow.steady_goodput_bps.or(flow.goodput_bps)
+    }
+
+    /// The scenario file: the measured path from h1 to h2, with other traffic from h3 to h4.
+    fn text(&self) -> String {
+        let frame = self.packet + FRAME;
+        let link = |bps: f64| format!("rate = \"{}bit\"", bps as u64);
+        let queue = self.queue.as_secs_f64() * self.link_bps / 8.0 + frame;
+        let marks = self.marks_from.map_or(String::new(), |from| {
+            format!(", qdisc = {{ kind = \"droptail\", mark_above = \"{from:.0}p\" }}")
+        });
+        let police = self.policer.map_or(String::new(), |(bps, bytes)| {
+            format!("forward = {{ {}, burst = \"{bytes:.0}B\", queue = \"2p\" }}\n", link(bps))
+        });
+        // A device's queue fills where the device is the slowest link.
+        let (nic, access) = self.own_queue.map_or((String::new(), String::new()), |packets| {
+            let nic = format!("nic = {{ tx_queue = {:.0} }}\n", packets.clamp(2.0, f64::from(AMPLE_PACKETS)));
+            (nic, format!("forward = {{ {} }}\n", link(self.link_bps)))
+        });
+        let between = if self.own_queue.is_some() { self.link_bps * 1.01 } else { self.link_bps };
+        let mut flows = String::new();
+        if self.others_bps >= 1000.0 {
+            flows = format!(
+                "[[flows]]\nname = \"other\"\nkind = \"udp\"\nfrom = \"h3\"\nto = \"h4\"\n{}\n",
+                link(self.others_bps)
+            );
+        }
+        for number in 0..self.other_flows {
+            flows.push_str(&format!("[[flows]]\nname = \"other-{number}\"\nfrom = \"h3\"\nto = \"h4\"\n"));
+        }
+        if flows.is_empty() {
+            // A scenario has a flow.
+            flows =
+                "[[flows]]\nname = \"none\"\nkind = \"ping\"\nfrom = \"h3\"\nto = \"h4\"\ncount = 1\n".into();
+        }
+        format!(
+            "duration = \"1000s\"\nseed = {seed}\n\
+             [hosts.h1]\naddress = \"10.0.0.1/24\"\nsysctl = {{ {sender} }}\n{nic}\
+             [hosts.h2]\naddress = \"10.0.0.2/24\"\nsysctl = {{ {receiver} }}\n\
+             [hosts.h3]\naddress = \"10.0.0.3/24\"\nsysctl = {{ \"net.ipv4.tcp_wmem\" = \"4096 16384 {AMPLE}\" }}\n\
+             [hosts.h4]\naddress = \"10.0.0.4/24\"\nsysctl = {{ \"net.ipv4.tcp_rmem\" = \"4096 131072 {AMPLE}\" }}\n\
+             [switches]\nnames = [\"s1\", \"s2\"]\n\
+             [[links]]\nends = [\"h1\", \"s1\"]\n{access}[[links]]\nends = [\"h3\", \"s1\"]\n\
+             [[links]]\nends = [\"s1\", \"s2\"]\n\
+             forward = {{ {rate}, queue = \"{queue:.0}B\", delay = \"{delay}us\", loss = {loss:.7}{marks} }}\n\
+             backward = {{ delay = \"{delay}us\" }}\n\
+             [[links]]\nends = [\"s2\", \"h2\"]\n{police}[[links]]\nends = [\"s2\", \"h4\"]\n{flows}",
+            sender = settings(&self.sender),
+            receiver = settings(&self.receiver),
+            rate = link(between),
+            delay = self.rtt.0 / 2000,
+            loss = self.loss,
+            seed = self.seed,
+        )
+    }
+}
+
+/// The settings of a host's connections that the simulation has, as far as they are numbers.
+fn sysctls(facts: Option<&HostFacts>) -> BTreeMap<String, String> {
+    let known = |name: &&str| {
+        let value = facts?.sysctls.get(*name)?.known()?.value.clone();
+        let is_numbers = value.split_whitespace().all(|number| number.parse::<u32>().is_ok());
+        is_numbers.then(|| ((*name).to_owned(), value))
+    };
+    SETTINGS.iter().filter_map(known).collect()
+}
+
+/// As in a scenario's table.
+fn settings(sysctls: &BTreeMap<String, String>) -> String {
+    let all: Vec<String> = sysctls.iter().map(|(name, value)| format!("{name:?} = {value:?}")).collect();
+    all.join(", ")
+}

@@ -184,6 +184,7 @@ fn kind_words(kind: Kind, host: &str) -> String {
         Kind::EcnMarks => "congestion marks (ECN) on a path that is not full".into(),
         Kind::LocalQueue => format!("the transmit queue of {host}"),
         Kind::SlowHop => "a hop that is slower than it should be".into(),
+        Kind::PathChanged => "a path that changed during the test".into(),
         Kind::CompetingTraffic => "other traffic on the path".into(),
         Kind::PathRate => "the path's rate".into(),
         Kind::Application => "the program that reads or writes".into(),

@@ -68,7 +68,7 @@ fn one_pcap(file: &Path, sample: Time, runs_dir: &Path) -> anyhow::Result<Import
         }
     }
     writer.append_trace(&dissector.take_trace())?;
-    let seen = dissector.finish();
+    let mut seen = dissector.finish();
     if seen.flows.is_empty() {
         writer.abort();
         return Err(
@@ -80,7 +80,9 @@ fn one_pcap(file: &Path, sample: Time, runs_dir: &Path) -> anyhow::Result<Import
         .iter()
         .map(|flow| {
             let (from, to) = (flow.from.ip().to_string(), flow.to.ip().to_string());
-            let context = FlowContext { name: flow.name.clone(), from, to, ..FlowContext::default() };
+            let name = flow.name.clone();
+            let context = FlowContext { name, from, to, unknown_path: true, ..FlowContext::default() };
+            verdict::decide(&mut seen.rows, &[], &context);
             let times = FlowTimes {
                 kind: "tcp".into(),
                 cc: None,

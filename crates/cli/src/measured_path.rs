@@ -63,18 +63,18 @@ impl Path for MeasuredPath<'_> {
     }
 
     fn datagrams(&mut self, plan: &DatagramPlan) -> anyhow::Result<Option<Burst>> {
-        path_datagrams::send(&mut self.tests, plan)
+        match path_datagrams::send(&mut self.tests, plan) {
+            Err(error) if !is_interrupted(&error) => {
+                // What else is measured is worth its while.
+                self.doing(&format!("{error:#}; going on without it"));
+                Ok(None)
+            }
+            sent => sent,
+        }
     }
 
     fn tcp(&mut self, plan: &TcpPlan) -> anyhow::Result<Option<TcpSeen>> {
-        let done = self.tests.run(&PathTest {
-            protocol: Protocol::Tcp,
-            amount: Amount::Time(Duration::from_nanos(plan.time.0)),
-            rate: None,
-            block: None,
-            is_even: false,
-            congestion: plan.congestion.clone(),
-        })?;
+        let done = self.tests.run(&tcp_test(1, plan))?;
         Ok(done.and_then(|done| {
             Some(TcpSeen {
                 flow: done.kept.run.flows.into_iter().next()?,
@@ -86,7 +86,30 @@ impl Path for MeasuredPath<'_> {
         }))
     }
 
+    fn several(&mut self, connections: u32, plan: &TcpPlan) -> anyhow::Result<Option<f64>> {
+        let done = self.tests.run(&tcp_test(connections, plan))?;
+        let flows = done.map(|done| done.kept.run.flows).unwrap_or_default();
+        let got = flows.iter().map(|flow| flow.steady_goodput_bps.or(flow.goodput_bps).unwrap_or(0.0)).sum();
+        Ok(Some(got).filter(|_| !flows.is_empty()))
+    }
+
     fn available(&mut self, most: BitRate, mtu: Option<u32>) -> anyhow::Result<Option<AvailableAnswer>> {
         path_available::find(&self.tests, most, mtu)
+    }
+}
+
+fn is_interrupted(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Exit::Interrupted))
+}
+
+fn tcp_test(streams: u32, plan: &TcpPlan) -> PathTest {
+    PathTest {
+        protocol: Protocol::Tcp,
+        streams,
+        amount: Amount::Time(Duration::from_nanos(plan.time.0)),
+        rate: None,
+        block: None,
+        is_even: false,
+        congestion: plan.congestion.clone(),
     }
 }

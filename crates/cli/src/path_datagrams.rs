@@ -12,6 +12,7 @@ use crate::path_test::{PathTest, Tests};
 pub fn send(tests: &mut Tests, plan: &DatagramPlan) -> anyhow::Result<Option<Burst>> {
     let test = PathTest {
         protocol: Protocol::Udp,
+        streams: 1,
         amount: Amount::Time(Duration::from_nanos(plan.time.0)),
         rate: Some(plan.rate),
         block: Some(Bytes(plan.payload.into())),
@@ -28,9 +29,9 @@ pub fn send(tests: &mut Tests, plan: &DatagramPlan) -> anyhow::Result<Option<Bur
         sent_bps: end.sent.bytes as f64 * 8.0 / (end.sent.end_s - end.sent.start_s).max(1e-3),
         sent: sent.packets,
         lost,
-        dropped_here: 0,
         arrived: Arrived::of(&done.kept.rows, plan.payload).unwrap_or_else(|| mean(end)),
         receiver_was_busy: is_busy(done.peer_busy),
+        dropped_here: done.kept.dropped_here,
     }))
 }
 

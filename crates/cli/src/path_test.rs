@@ -46,6 +46,8 @@ pub struct Tests<'a> {
 pub struct PathTest {
     /// TCP or UDP.
     pub protocol: Protocol,
+    /// Streams side by side.
+    pub streams: u32,
     /// For how long.
     pub amount: Amount,
     /// Payload, where it is not as fast as it goes.
@@ -107,7 +109,7 @@ fn spec(test: &PathTest) -> TestSpec {
     TestSpec {
         protocol: test.protocol,
         direction: Direction::Forward,
-        streams: 1,
+        streams: test.streams,
         amount: test.amount,
         omit: Duration::ZERO,
         block: test.block.unwrap_or(wire::default_block(test.protocol, None)),

@@ -12,6 +12,7 @@ use perf::{
 use record::Writer;
 use schema::{FlowSample, Metrics, RunSummary, Summary};
 use serde_json::{Value, json};
+use tune::Outgoing;
 use verdict::{Buffer, FlowContext, FlowTimes, Generator};
 
 use crate::{
@@ -26,6 +27,8 @@ use crate::{
 const ENGINE: &str = "test";
 /// A sample of the other end belongs to ours if it is not further away than so many sample intervals.
 const NEAR: i64 = 2;
+/// Of a connection whose segments were not seen, bytes.
+const USUAL_MSS: u64 = 1448;
 
 /// What is known of a test beside its report.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,6 +44,8 @@ pub struct Recording {
     runs_dir: PathBuf,
     name: String,
     writer: Option<Writer>,
+    /// What this end's device had sent when the data began.
+    before: Option<Outgoing>,
 }
 
 /// What was made of a test.
@@ -53,16 +58,20 @@ pub struct Kept {
     pub steady: Option<Option<Estimate>>,
     /// Both ends' samples.
     pub rows: Vec<FlowSample>,
+    /// Segments that this end's device dropped meanwhile, about.
+    pub dropped_here: u64,
 }
 
 impl Recording {
     /// Of a test that has not begun.
     pub fn new(runs_dir: &Path, options: &ClientOptions) -> Self {
-        Recording { runs_dir: runs_dir.into(), name: format!("test-{}", options.host), writer: None }
+        let name = format!("test-{}", options.host);
+        Recording { runs_dir: runs_dir.into(), name, writer: None, before: None }
     }
 
     /// The data begins: from now on a killed test leaves what it had.
     pub fn begin(&mut self, start: &Start) -> anyhow::Result<()> {
+        self.before = outgoing(start);
         let summary = summary(&self.name, start, begun(ENGINE, started(start)));
         self.writer = Some(measured_record::create(&self.runs_dir, &measured_record::is_a_test(), &summary)?);
         Ok(())
@@ -94,13 +103,20 @@ pub fn keep(
     run.partial = report.end.is_none();
     run.quality.notes = seen.notes;
     run.quality.notes.extend(report.error.clone());
+    let before = seen.recording.as_ref().and_then(|recording| recording.before);
+    let mss = rows.iter().filter_map(|row| row.snd_mss_bytes).max().and_then(|mss| u64::try_from(mss).ok());
+    let dropped = before
+        .zip(outgoing(start))
+        .map_or(0, |(before, now)| now.segments_dropped_since(before, mss.unwrap_or(USUAL_MSS)));
     for connection in &start.connections {
         let name = flow_name(connection.id);
         let here = connection.local.ip().to_string();
         let end = report.end.as_ref();
         let stream = end.and_then(|end| end.streams.iter().find(|stream| stream.id == connection.id));
+        let device_drops = if connection.sender { dropped } else { 0 };
         let mut context = FlowContext {
             unknown_path: true,
+            device_drops,
             is_one_host: connection.local.ip() == connection.remote.ip(),
             ..context(start, &options.spec, &name, connection.sender, here)
         };
@@ -136,7 +152,12 @@ pub fn keep(
         }
         _ => None,
     };
-    Ok(Some(Kept { run, path, steady: seen.steady, rows }))
+    Ok(Some(Kept { run, path, steady: seen.steady, rows, dropped_here: dropped }))
+}
+
+/// What the device of this end sent and dropped so far.
+fn outgoing(start: &Start) -> Option<Outgoing> {
+    tune::outgoing(start.connections.first()?.local.ip())
 }
 
 fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {

@@ -114,7 +114,7 @@ mod tests {
             quality: Quality::default(),
             discarded: Vec::new(),
         };
-        Kept { run, path: None, steady: None, rows: Vec::new() }
+        Kept { run, path: None, steady: None, rows: Vec::new(), dropped_here: 0 }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! faults are known.
 
 mod capacity;
+mod change;
 mod losses;
 mod native;
 mod observed;
@@ -13,6 +14,7 @@ mod procedure;
 mod rank;
 mod twin;
 
+pub use change::Change;
 pub use losses::Losses;
 pub use native::Native;
 pub use observed::{Capacity, Datagrams, Doubt, Kind, Limit, Mtu, Observed, Ranking, Together, is_busy};

@@ -10,7 +10,7 @@ use serde::Serialize;
 use tune::HostFacts;
 use units::{BitRate, Time};
 
-use crate::losses::Losses;
+use crate::{change::Change, losses::Losses};
 
 /// A flow that has so much of the path's goodput has the path.
 const WHOLE: f64 = 0.88;
@@ -35,6 +35,10 @@ const UNSHARED: f64 = 0.93;
 const NOTHING_LEFT: f64 = 0.2;
 /// A queue of so many round trips is none too short.
 const AMPLE_QUEUE: f64 = 0.5;
+/// A path that gives less than so much of what was expected is slower than it should be.
+const EXPECTED: f64 = 0.9;
+/// Several connections that get so many times what one does are served in turn.
+const IN_TURN: f64 = 1.25;
 /// From so many packets on that were lost by chance it is known how often they are.
 const LOST_KNOWN: u64 = 3;
 /// IPv4 and TCP headers with timestamps, bytes.
@@ -70,6 +74,8 @@ pub enum Kind {
     LocalQueue,
     /// A link of the path is slower than it should be.
     SlowHop,
+    /// What the path gives changed during the test.
+    PathChanged,
     /// Other traffic on the path.
     CompetingTraffic,
     /// The path's rate, as it should be.
@@ -218,6 +224,10 @@ pub struct Observed {
     pub flow: Option<FlowSummary>,
     /// The test's losses; `None` where there were none.
     pub losses: Option<Losses>,
+    /// What so many connections got together, bit/s, where that was tried.
+    pub several: Option<(u32, f64)>,
+    /// How what the path gives changed during the test.
+    pub change: Option<Change>,
     /// Segments of the test that arrived with a congestion mark (ECN).
     pub marked_segs: u64,
     /// In what share of the samples of the test's second half a queue stood in the path.
@@ -230,6 +240,19 @@ pub struct Observed {
     pub receiver_busy: Option<f64>,
 }
 
+/// Connections that are served in turn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct InTurn {
+    /// How many connections others have, about.
+    pub others: f64,
+    /// What one gets, bit/s.
+    pub one: f64,
+    /// How many were tried together.
+    pub connections: u32,
+    /// What these got, bit/s.
+    pub together: f64,
+}
+
 impl Observed {
     /// Goodput of the test, bit/s.
     pub(crate) fn got(&self) -> f64 {
@@ -240,8 +263,29 @@ impl Observed {
     /// What the slowest link carries where nobody else uses it, as TCP payload in bit/s: a burst of datagrams shares it with other
     /// traffic, the probe's trains do not.
     pub fn carried_bps(&self) -> Option<f64> {
+        if let Some(InTurn { others, one, .. }) = self.in_turn() {
+            return Some(one * (others + 1.0));
+        }
         let burst = self.capacity.as_ref().map(|capacity| capacity.goodput_bps);
         self.policed_bps().or_else(|| [burst, self.probed_bps()].into_iter().flatten().reduce(f64::max))
+    }
+
+    /// Whether the path carries less than it should.
+    pub(crate) fn is_slow(&self) -> bool {
+        let known = self.expected.as_ref().zip(self.carried_bps());
+        known.is_some_and(|((expected, _), carried)| carried < EXPECTED * expected)
+            && self.capacity.as_ref().is_some_and(|capacity| !capacity.at_least)
+    }
+
+    /// Whether each connection is served in turn (fair queueing), beside others': then several get more than one, and a burst of datagrams gets
+    /// as much as one.
+    pub(crate) fn in_turn(&self) -> Option<InTurn> {
+        let (connections, together) = self.several?;
+        let (count, one) = (f64::from(connections), self.capacity.as_ref()?.goodput_bps);
+        let times = (together / one.max(1.0)).min(count - 0.1);
+        // One of others + 1 shares against `count` of others + count.
+        let others = count * (times - 1.0) / (count - times);
+        (times >= IN_TURN).then_some(InTurn { others, one, connections, together })
     }
 
     /// What the probe's trains found that the slowest link carries.
@@ -254,6 +298,9 @@ impl Observed {
     /// the path carries, and nobody else is there to take the difference; or the trains emptied its bucket.
     pub fn policed_bps(&self) -> Option<f64> {
         let capacity = self.capacity.as_ref().filter(|capacity| !capacity.at_least)?;
+        if self.in_turn().is_some() {
+            return None;
+        }
         if capacity.later_bps.is_some() {
             return capacity.later_bps;
         }
@@ -290,6 +337,9 @@ impl Observed {
 
     /// What other traffic leaves of that: as the probe found it, or else as a burst that overloaded the path did.
     pub fn left_bps(&self) -> Option<Interval> {
+        if let Some(InTurn { one, .. }) = self.in_turn() {
+            return Some(Interval { low: one, value: one, high: one });
+        }
         let probed = self
             .available
             .as_ref()

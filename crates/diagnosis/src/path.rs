@@ -39,6 +39,12 @@ pub trait Path {
     /// Where the test failed.
     fn tcp(&mut self, plan: &TcpPlan) -> Result<Option<TcpSeen>, Self::Error>;
 
+    /// What so many TCP connections get together, bit/s; `None` where that cannot be tried.
+    ///
+    /// # Errors
+    /// Where the test failed.
+    fn several(&mut self, connections: u32, plan: &TcpPlan) -> Result<Option<f64>, Self::Error>;
+
     /// What other traffic leaves, by a probe that sends no more than `most` over any second in packets of `mtu` bytes at most; `None` where
     /// the other end does not take part.
     ///

@@ -6,6 +6,7 @@ use units::{BitRate, Time};
 
 use crate::{
     capacity,
+    change::Change,
     losses::{Losses, behind_others_share, queued_share},
     observed::{Observed, Ranking},
     path::{Path, TcpPlan, TcpSeen},
@@ -19,6 +20,10 @@ const MTU: u32 = 1500;
 /// Whether packets are lost by chance is looked for during so much time at most: where TCP lost some, and where it did not.
 const LOSS_TIME: Time = Time::from_secs(20);
 const NO_LOSS_TIME: Time = Time::from_secs(10);
+
+/// Where a path seems slow: so many connections get more than one if each is served in turn, beside others' connections.
+const SEVERAL: u32 = 4;
+const SEVERAL_TIME: Time = Time::from_secs(4);
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +80,11 @@ pub fn diagnose<P: Path>(
         ));
         seen.available = path.available(options.max_rate, seen.mtu.passes)?;
     }
+    if seen.is_slow() && !seen.is_shared() {
+        path.doing(&format!("what {SEVERAL} connections get together"));
+        let plan = TcpPlan { time: SEVERAL_TIME, congestion: options.congestion.clone() };
+        seen.several = path.several(SEVERAL, &plan)?.map(|bps| (SEVERAL, bps));
+    }
     if options.datagrams
         && seen.may_be_policed()
         && let Some(capacity) = &mut seen.capacity
@@ -120,6 +130,7 @@ fn observed(
     let seen = Observed {
         losses: Losses::of(&tcp.rows),
         marked_segs: tcp.rows.iter().filter_map(|row| row.delivered_ce_segs).max().unwrap_or(0).max(0) as u64,
+        change: Change::of(&tcp.rows),
         flow: Some(tcp.flow),
         receiver: tcp.receiver,
         sender_busy: tcp.sender_busy,

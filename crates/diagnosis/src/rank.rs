@@ -115,8 +115,10 @@ impl<'a> Limits<'a> {
         // Stable: of two that are alike, the one that was looked at first.
         let gain = |limit: &Limit| limit.gain_bps.unwrap_or(0.0);
         self.found.sort_by(|a, b| {
+            // A path that changed explains what the rest of the test looks like.
+            let changed = (b.kind == Kind::PathChanged).cmp(&(a.kind == Kind::PathChanged));
             let bound = b.measured.cmp(&a.measured);
-            bound.then(gain(b).total_cmp(&gain(a))).then(a.allows_bps.total_cmp(&b.allows_bps))
+            changed.then(bound).then(gain(b).total_cmp(&gain(a))).then(a.allows_bps.total_cmp(&b.allows_bps))
         });
         let healthy = self.found.first().is_some_and(|limit| limit.kind == Kind::PathRate && limit.measured);
         Ranking { limits: self.found, healthy, together: None }

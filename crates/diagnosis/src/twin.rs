@@ -45,6 +45,8 @@ const LIKE: f64 = 1.5;
 const MOST_TRIES: f64 = 3.0;
 /// Most other connections that are tried.
 const MOST_FLOWS: u32 = 8;
+/// What is written at once comes on top of a small send buffer: it holds so many times what its setting says.
+const SEND_BUFFERS: [f64; 5] = [1.0, 1.4, 2.0, 3.0, 4.0];
 /// An ECN threshold is sought up to so many half powers of two, in packets.
 const MARK_STEPS: u32 = 18;
 /// What a connection gets depends on chance as well: so many times the dice are thrown again before a path is said not to be like the
@@ -70,8 +72,12 @@ pub(crate) struct Twin {
     /// Other datagrams, bit/s, and other connections.
     others_bps: f64,
     other_flows: u32,
+    /// Each connection is served in turn.
+    is_fair: bool,
     /// Packets in the sending host's own queue, where that is the one that overflows.
     own_queue: Option<f64>,
+    /// The send buffer is what held the test down.
+    fills_send_buffer: bool,
     /// Settings of the hosts by name.
     sender: BTreeMap<String, String>,
     receiver: BTreeMap<String, String>,
@@ -87,8 +93,10 @@ impl Twin {
     /// Of a path whose rate is known and whose packets pass; `None` of others.
     pub(crate) fn of(seen: &Observed, time: Time, limits: &[Limit]) -> Option<Self> {
         let has = |kind| limits.iter().any(|limit| limit.kind == kind);
-        let hosts_own = [Kind::MtuBlackHole, Kind::ReceiverCpu, Kind::SenderCpu, Kind::Application];
-        if hosts_own.into_iter().any(has) || seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least) {
+        // What the scenario does not have.
+        let others =
+            [Kind::MtuBlackHole, Kind::ReceiverCpu, Kind::SenderCpu, Kind::Application, Kind::PathChanged];
+        if others.into_iter().any(has) || seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least) {
             return None;
         }
         let capacity = seen.capacity.as_ref()?;
@@ -107,7 +115,8 @@ impl Twin {
             (Some(_), Some(probed)) if !seen.emptied_a_bucket() => probed * on_link,
             _ => carried.max(expected),
         };
-        let has_tcp = has(Kind::CompetingTraffic) && seen.leaves_nothing();
+        let in_turn = seen.in_turn();
+        let has_tcp = has(Kind::CompetingTraffic) && (seen.leaves_nothing() || in_turn.is_some());
         let rtt = Time::from_secs_f64(seen.base_rtt_us() * 1e-6);
         let left = seen.left_bps().map_or(seen.got(), |left| left.value) * on_link;
         let others_bps =
@@ -136,11 +145,13 @@ impl Twin {
             marks_from: has(Kind::EcnMarks).then_some(8.0),
             policer: policed.map(|bps| (bps, capacity.at_once_bytes.unwrap_or(0.0).max(2.0 * packet))),
             others_bps,
-            other_flows: u32::from(has_tcp),
+            other_flows: in_turn.map_or(u32::from(has_tcp), |in_turn| in_turn.others.round() as u32),
+            is_fair: in_turn.is_some(),
             own_queue: own.then(|| {
                 let wait = capacity.queue.unwrap_or(rtt).as_secs_f64();
                 wait * link_bps / 8.0 / (packet + FRAME)
             }),
+            fills_send_buffer: limits.iter().any(|limit| limit.kind == Kind::SendBuffer && limit.measured),
             sender: sysctls(seen.sender.as_ref()),
             receiver: sysctls(seen.receiver.as_ref()),
             kernel: seen.sender.as_ref().and_then(HostFacts::version).map(|version| {
@@ -156,7 +167,10 @@ impl Twin {
     /// With what could not be measured chosen so that a connection gets what the test got, as nearly as may be; and what it gets.
     pub(crate) fn fitted(self, got: f64) -> Option<(Self, f64)> {
         let marks = |step: u32| (f64::from(step) / 2.0).exp2().round();
-        let candidates: Vec<Twin> = if self.other_flows > 0 {
+        let wmem = |times: f64| Some(Twin { sender: self.with_send_buffer(times)?, ..self.clone() });
+        let candidates: Vec<Twin> = if self.fills_send_buffer {
+            SEND_BUFFERS.into_iter().filter_map(wmem).collect()
+        } else if self.other_flows > 0 {
             (1..=MOST_FLOWS).map(|other_flows| Twin { other_flows, ..self.clone() }).collect()
         } else if self.marks_from.is_some() {
             (2..=MARK_STEPS).map(|step| Twin { marks_from: Some(marks(step)), ..self.clone() }).collect()
@@ -177,6 +191,15 @@ impl Twin {
             }
         }
         best
+    }
+
+    /// The sender's settings with a send buffer that is so many times as large.
+    fn with_send_buffer(&self, times: f64) -> Option<BTreeMap<String, String>> {
+        let mut sender = self.sender.clone();
+        let wmem = sender.get_mut("net.ipv4.tcp_wmem")?;
+        let (first_two, most) = wmem.rsplit_once(' ')?;
+        *wmem = format!("{first_two} {}", (most.parse::<f64>().ok()? * times) as u64);
+        Some(sender)
     }
 
     /// Whether what a connection gets there is what the test got, to within what chance does.
@@ -268,7 +291,8 @@ impl Twin {
         let frame = self.packet + FRAME;
         let link = |bps: f64| format!("rate = \"{}bit\"", bps as u64);
         let queue = self.queue.as_secs_f64() * self.link_bps / 8.0 + frame;
-        let marks = self.marks_from.map_or(String::new(), |from| {
+        let usual = if self.is_fair { ", qdisc = \"fq_codel\"" } else { "" };
+        let marks = self.marks_from.map_or(usual.to_owned(), |from| {
             format!(", qdisc = {{ kind = \"droptail\", mark_above = \"{from:.0}p\" }}")
         });
         let police = self.policer.map_or(String::new(), |(bps, bytes)| {

@@ -63,6 +63,8 @@ fn seen(got_bps: f64, cause: Cause) -> Observed {
             ..FlowSummary::default()
         }),
         losses: None,
+        several: None,
+        change: None,
         marked_segs: 0,
         queued: None,
         behind_others: None,

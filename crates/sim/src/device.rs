@@ -52,7 +52,12 @@ impl Devices {
             net::Node::Host(host) => scenario.hosts[host as usize].nic.tx_queue,
             _ => None,
         };
-        let device = |limit: u32| Device { limit: limit as usize, waiting: VecDeque::new(), own: Vec::new(), dropped: 0 };
+        let device = |limit: u32| Device {
+            limit: limit as usize,
+            waiting: VecDeque::new(),
+            own: Vec::new(),
+            dropped: 0,
+        };
         let mut by_station: Vec<_> = nodes.map(|node| limit(node).map(device)).collect();
         if by_station.iter().all(Option::is_none) {
             by_station.clear();

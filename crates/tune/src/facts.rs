@@ -96,6 +96,27 @@ pub struct Softnet {
     pub squeezed: u64,
 }
 
+/// What a device sent since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Packets; super-packets count once.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Packets that it, or its root queueing discipline, dropped.
+    pub dropped: u64,
+}
+
+impl Outgoing {
+    /// About how many segments were dropped since `before`, of `mss` bytes each: a super-packet that is dropped holds several.
+    pub fn segments_dropped_since(self, before: Self, mss: u64) -> u64 {
+        let packets = self.packets.saturating_sub(before.packets).max(1) as f64;
+        let in_each = self.bytes.saturating_sub(before.bytes) as f64 / packets / mss.max(1) as f64;
+        let dropped = self.dropped.saturating_sub(before.dropped);
+        (dropped as f64 * in_each.max(1.0)).round() as u64
+    }
+}
+
 /// A network device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use crate::{
     ethtool,
-    facts::{Device, HostFacts, Interrupt, Reading, Softnet},
+    facts::{Device, HostFacts, Interrupt, Outgoing, Reading, Softnet},
     netlink, sysctl,
 };
 
@@ -37,6 +37,12 @@ pub fn inspect() -> HostFacts {
         governors: governors(),
         softnet: softnet().into(),
     }
+}
+
+/// What the device with this address sent and dropped so far; `None` where that is not known.
+pub fn outgoing(address: std::net::IpAddr) -> Option<Outgoing> {
+    let index = netlink::device_with_address(address).ok().flatten()?;
+    netlink::outgoing(index).ok()
 }
 
 /// Whether this is a host of a lab, whose files are the machine's.

@@ -42,8 +42,9 @@ pub use check::{Difference, check};
 pub use error::Error;
 pub use export::{Format, command, export};
 pub use facts::{
-    Coalescing, Device, HostFacts, Interrupt, Offloads, Pause, Reading, Rings, Route, Setting, Softnet,
+    Coalescing, Device, HostFacts, Interrupt, Offloads, Outgoing, Pause, Reading, Rings, Route, Setting,
+    Softnet,
 };
-pub use inspect::{device_towards, inspect, is_lab_host};
+pub use inspect::{device_towards, inspect, is_lab_host, outgoing};
 pub use journal::{FileChange, Journal, SettingChange};
 pub use roots::Roots;

@@ -8,10 +8,11 @@ use netlink_packet_route::{
     address::{AddressAttribute, AddressMessage},
     link::{LinkAttribute, LinkFlags, LinkMessage},
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric},
+    tc::{TcAttribute, TcHandle, TcMessage, TcStats2},
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-use crate::facts::{Device, Route};
+use crate::facts::{Device, Outgoing, Route};
 
 /// Names of metrics by their number (linux/rtnetlink.h, RTAX_*), for the lock's bits.
 const METRICS: [(u32, &str); 12] = [
@@ -58,6 +59,41 @@ fn device(link: &LinkMessage) -> Device {
         }
     }
     device
+}
+
+/// What a device sent since it was made, and what it or its root queueing discipline dropped.
+pub(crate) fn outgoing(index: u32) -> io::Result<Outgoing> {
+    let mut all = Outgoing::default();
+    dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), |message| {
+        let RouteNetlinkMessage::NewLink(link) = message else { return };
+        for attribute in link.attributes.iter().filter(|_| link.header.index == index) {
+            if let LinkAttribute::Stats64(stats) = attribute {
+                all =
+                    Outgoing { packets: stats.tx_packets, bytes: stats.tx_bytes, dropped: stats.tx_dropped };
+            }
+        }
+    })?;
+    dump(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()), |message| {
+        if let RouteNetlinkMessage::NewQueueDiscipline(qdisc) = message
+            && u32::try_from(qdisc.header.index) == Ok(index)
+            && qdisc.header.parent == TcHandle::ROOT
+        {
+            all.dropped += dropped_by(&qdisc);
+        }
+    })?;
+    Ok(all)
+}
+
+fn dropped_by(qdisc: &TcMessage) -> u64 {
+    let all = qdisc.attributes.iter().find_map(|attribute| match attribute {
+        TcAttribute::Stats2(all) => Some(all),
+        _ => None,
+    });
+    let queues = all.into_iter().flatten().filter_map(|stats| match stats {
+        TcStats2::Queue(queue) => Some(u64::from(queue.drops)),
+        _ => None,
+    });
+    queues.sum()
 }
 
 /// The number of the device that has an address.

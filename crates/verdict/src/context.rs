@@ -32,6 +32,8 @@ pub struct FlowContext {
     pub generator: Option<Generator>,
     /// Both ends are on one host: no link is between them.
     pub is_one_host: bool,
+    /// Segments that the sending host's own device, or its queueing discipline, dropped while the flow was there.
+    pub device_drops: u64,
     /// How busy the computers were, one sentence each: evidence where they were the limit.
     pub host_use: Vec<String>,
 }

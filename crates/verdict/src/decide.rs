@@ -57,6 +57,9 @@ const GROWS: f64 = 1.25;
 /// in blocks, and sleeps between them.
 const BEHIND_S: f64 = 0.1;
 const BEHIND_BYTES: f64 = 262_144.0;
+/// So much of what was sent again was dropped by the own device, or others dropped it: super-packets are dropped when they are largest, and so
+/// are counted too low.
+const OWN_DROPS: f64 = 0.25;
 /// States of `icsk_ca_state` (linux/tcp.h): the window was reduced without a loss; recovery, and after a timeout.
 const CWR: i64 = 2;
 const LOSS_STATES: [i64; 2] = [3, 4];
@@ -65,7 +68,7 @@ const LOSS_STATES: [i64; 2] = [3, 4];
 /// order of time. A flow's first sample, and samples without a sender's state, stay unlabelled.
 pub fn decide(rows: &mut [FlowSample], links: &[LinkSample], context: &FlowContext) {
     let history = History::new(rows, links, context);
-    let mut reductions = Reductions::default();
+    let mut reductions = Reductions { lost_here: lost_here(rows, context), ..Reductions::default() };
     let mut last = None;
     let mut first = true;
     for row in rows.iter_mut().filter(|r| r.flow == context.name) {
@@ -82,6 +85,13 @@ pub fn decide(rows: &mut [FlowSample], links: &[LinkSample], context: &FlowConte
         last = row.limited_by.or(last);
         first = false;
     }
+}
+
+/// Whether most of what the flow sent again was dropped by the sending host's own device.
+fn lost_here(rows: &[FlowSample], context: &FlowContext) -> bool {
+    let own = rows.iter().filter(|row| row.flow == context.name);
+    let again = own.filter_map(|row| row.total_retrans_segs).max().unwrap_or(0);
+    context.device_drops > 0 && context.device_drops as f64 >= OWN_DROPS * again as f64
 }
 
 /// What a sample shows.
@@ -102,6 +112,8 @@ enum Slow {
 /// What reduced the congestion window so far.
 #[derive(Debug, Default)]
 struct Reductions {
+    /// What was lost was dropped by the sending host's own device.
+    lost_here: bool,
     retransmitted: i64,
     marked: i64,
     latest: Option<Cause>,
@@ -113,7 +125,7 @@ impl Reductions {
         let marked = row.delivered_ce_segs.unwrap_or(self.marked);
         let is_repairing = row.ca_state.is_some_and(|state| LOSS_STATES.contains(&state));
         if retransmitted > self.retransmitted || is_repairing {
-            self.latest = Some(Cause::Loss);
+            self.latest = Some(if self.lost_here { Cause::LocalQueue } else { Cause::Loss });
         } else if marked > self.marked {
             self.latest = Some(Cause::EcnMarks);
         } else if row.ca_state == Some(CWR)
@@ -184,7 +196,7 @@ fn cause(
 ) -> Option<Found> {
     let mss = row.snd_mss_bytes? as f64;
     let outstanding = row.unacked_segs? as f64 * mss;
-    let cwnd = row.snd_cwnd_segs? as f64 * mss;
+    let cwnd = row.snd_cwnd_segs.map(|segments| segments as f64 * mss);
     let window = row.snd_wnd_bytes.map(|w| w as f64);
     let half = (row.srtt_us.unwrap_or(0) * ROUND_TRIPS / 2).max(1);
     let (from, to) = (row.time_us - half, row.time_us + half);
@@ -214,6 +226,8 @@ fn cause(
         return Some(Found::Limit(Cause::PathRate));
     }
     let is_reduced = row.ca_state.is_some_and(|state| state == CWR || LOSS_STATES.contains(&state));
+    // Of a capture: what the window was is known only of one that something reduced.
+    let Some(cwnd) = cwnd else { return reductions.latest.map(Found::Limit) };
     if is_reduced || outstanding >= CWND_FILLED * cwnd {
         return Some(Found::Limit(reductions.latest.unwrap_or(Cause::SlowStart)));
     }

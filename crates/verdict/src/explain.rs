@@ -25,7 +25,7 @@ pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut
         Cause::PathRate => path_rate(&facts, context, summary),
         Cause::Loss => loss(&facts, summary),
         Cause::EcnMarks => ecn_marks(&facts, rows),
-        Cause::LocalQueue => local_queue(&facts, context),
+        Cause::LocalQueue => local_queue(&facts, context, summary),
         Cause::SlowStart => slow_start(&facts, summary),
         Cause::Application => application(&facts, context),
         Cause::Pacing => pacing(&facts, context),
@@ -120,16 +120,26 @@ fn ecn_marks(facts: &Facts, rows: &[&FlowSample]) -> Words {
     (evidence, Some(remedy.into()))
 }
 
-fn local_queue(facts: &Facts, context: &FlowContext) -> Words {
+fn local_queue(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
     let from = &context.from;
-    let evidence = vec![
-        format!(
-            "{} the congestion window was full after {from} itself had reduced it, without a loss on the way and without a mark",
-            facts.share
-        ),
-        "the kernel does that where its own device or queueing discipline drops a packet (tcp_enter_cwr)"
-            .into(),
-    ];
+    let evidence = match context.device_drops {
+        0 => vec![
+            format!(
+                "{} the congestion window was full after {from} itself had reduced it, without a loss on the way and without a mark",
+                facts.share
+            ),
+            "the kernel does that where its own device or queueing discipline drops a packet (tcp_enter_cwr)"
+                .into(),
+        ],
+        dropped => vec![
+            format!("{} the congestion window was full after losses had reduced it", facts.share),
+            format!(
+                "the device of {from}, or its queueing discipline, dropped about {} segments meanwhile, and {} were sent again",
+                units::group_digits(dropped),
+                units::group_digits(summary.retransmitted_segs.unwrap_or(0))
+            ),
+        ],
+    };
     let remedy = format!(
         "on {from}: a longer transmit queue (ip link set DEVICE txqueuelen N), or fq, which holds packets back instead of dropping them"
     );

@@ -280,7 +280,13 @@ fn fine(row: &TraceRow, mss_bytes: u32) -> FlowSample {
 
 /// Nothing is known of a flow's path and buffers: what other namespaces and hosts have set is not seen from here.
 fn context(name: &str, flow: &Flow) -> FlowContext {
-    FlowContext { name: name.into(), from: flow.from.clone(), to: flow.to.clone(), ..FlowContext::default() }
+    FlowContext {
+        name: name.into(),
+        from: flow.from.clone(),
+        to: flow.to.clone(),
+        unknown_path: true,
+        ..FlowContext::default()
+    }
 }
 
 fn summary(title: &str, run: RunSummary) -> Summary {

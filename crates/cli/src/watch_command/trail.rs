@@ -68,7 +68,7 @@ impl Trail {
     /// What limited the flow in these seconds, by its shares of the time; all zero where only its receiver is seen.
     pub fn limited(&self) -> Limited {
         let mut rows: Vec<FlowSample> = self.rows.iter().cloned().collect();
-        verdict::decide(&mut rows, &[], &FlowContext::default());
+        verdict::decide(&mut rows, &[], &FlowContext { unknown_path: true, ..FlowContext::default() });
         let mut limited = Limited::default();
         let labels: Vec<Cause> = rows.iter().filter_map(|row| row.limited_by).collect();
         for cause in &labels {

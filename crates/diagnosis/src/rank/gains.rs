@@ -7,6 +7,9 @@ impl Limits<'_> {
     /// What one connection gets without this limit, bit/s; `None` where nothing is known of what is beyond.
     pub(super) fn without(&self, limit: &Limit) -> Option<f64> {
         let seen = self.seen;
+        if limit.kind == Kind::PathChanged {
+            return seen.change.map(|change| change.before_bps.max(change.after_bps));
+        }
         // How much less is lost when it no longer comes in bursts is not known.
         if limit.kind == Kind::SendBuffer && limit.measured && self.lost() == Some(Lost::ForWantOfRoom) {
             return None;

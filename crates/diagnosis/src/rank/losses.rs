@@ -92,6 +92,7 @@ impl Limits<'_> {
 
     pub(super) fn losses(&mut self) {
         let is_explained = self.seen.is_whole()
+            || self.seen.in_turn().is_some()
             || self.is_held_by_others()
             || self.seen.policed_bps().is_some()
             || self.found.iter().any(|limit| limit.kind == Kind::SendBuffer && limit.measured);

@@ -3,10 +3,11 @@
 use schema::Cause;
 
 use super::{Allows, FAIR, Limits, losses::Lost, rate};
-use crate::observed::Kind;
+use crate::{
+    change::Change,
+    observed::{InTurn, Kind},
+};
 
-/// A path that gives less than so much of what was expected is slower than it should be.
-const EXPECTED: f64 = 0.9;
 /// A test that got so much of what other traffic leaves was held down by that traffic.
 const OF_WHAT_IS_LEFT: f64 = 0.8;
 /// A round trip that is so many times as long as without load.
@@ -38,7 +39,23 @@ impl Limits<'_> {
         self.seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least)
     }
 
+    /// A path that gave more before, or gives more since.
+    fn changed(&mut self) {
+        let Some(Change { at, before_bps, after_bps }) = self.seen.change else { return };
+        let how = if after_bps < before_bps { "fell" } else { "rose" };
+        let evidence = vec![format!(
+            "at {:.1} s of the test what the path gives {how} from {} to {}, and stayed there",
+            at.as_secs_f64(),
+            rate(before_bps),
+            rate(after_bps)
+        )];
+        let change = "find what happened then: a route that changed, a radio link, a port that came or went, other traffic that began or \
+                      ended; test again";
+        self.add(Kind::PathChanged, None, Allows::WhatWasGot, evidence, Some(change.into()));
+    }
+
     pub(super) fn path(&mut self) {
+        self.changed();
         self.competing();
         let seen = self.seen;
         let whole = seen.is_whole();
@@ -49,7 +66,7 @@ impl Limits<'_> {
             }
             return;
         };
-        let is_slow = seen.expected.as_ref().is_some_and(|(expected, _)| carried < EXPECTED * expected);
+        let is_slow = seen.is_slow();
         // On a hop that is too slow, others and short queues leave less than on a faster one.
         let bound =
             whole || (is_slow && (self.is_held_by_others() || self.lost() == Some(Lost::ForWantOfRoom)));
@@ -93,9 +110,16 @@ impl Limits<'_> {
     fn competing(&mut self) {
         let seen = self.seen;
         let (true, Some(carried)) = (seen.is_shared(), seen.carried_bps()) else { return };
-        let held = self.is_held_by_others();
+        let held = self.is_held_by_others() || seen.in_turn().is_some();
         let mut evidence = Vec::new();
-        if let Some(left) = seen.left_bps() {
+        if let Some(InTurn { others, one, connections, together }) = seen.in_turn() {
+            evidence.push(format!(
+                "{connections} connections get {} together, one {}: the slowest link serves each in turn (fair queueing), and shares what it \
+                 carries fairly with about {others:.0} others",
+                rate(together),
+                rate(one)
+            ));
+        } else if let Some(left) = seen.left_bps() {
             evidence.push(format!(
                 "of {} that the path carries, other traffic leaves {} ({} to {})",
                 rate(carried),

@@ -157,6 +157,11 @@ impl Path for VirtualPath<'_> {
         }))
     }
 
+    /// A session measures one flow at a time.
+    fn several(&mut self, _: u32, _: &TcpPlan) -> Result<Option<f64>, Infallible> {
+        Ok(None)
+    }
+
     fn available(&mut self, most: BitRate, mtu: Option<u32>) -> Result<Option<AvailableAnswer>, Infallible> {
         let limits = Limits { most_bytes: most.0 / 8, mtu: mtu.unwrap_or(MTU), resolution_ns: RESOLUTION_NS };
         let mut method = Available::new(limits);

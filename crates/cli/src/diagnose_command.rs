@@ -180,7 +180,7 @@ fn tune(args: &DiagnoseArgs, found: &Diagnosis, path: &mut MeasuredPath) -> anyh
         return Ok(None);
     }
     let wanted = Wanted::of(&advice, &goal, &tune_command::purpose(&goal));
-    let journal = tune_command::set(&Roots::to_apply(args.live)?, &wanted)?;
+    let journal = tune_command::set(&Roots::to_apply(args.live)?, &wanted)?.journal;
     output::note(&format!("longfat: tuned; TCP again, for {} s", args.time.as_secs_f64()));
     let (again, ranking) = diagnosis::again(path, &found.options, seen, tune::inspect())?;
     Ok(Some(After { journal, ranking, flow: again.flow }))

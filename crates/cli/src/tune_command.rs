@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tune::{Advice, Format, Goal, HostFacts, Journal, Roots, Wanted};
+use tune::{Advice, Applied, Format, Goal, HostFacts, Journal, Roots, Wanted};
 use units::{BitRate, Time};
 
 use crate::{exit::Exit, output, path_facts, tune_text};
@@ -132,8 +132,8 @@ pub fn purpose(goal: &Goal) -> String {
     format!("{} x {}{streams}", goal.rate, goal.rtt)
 }
 
-/// Sets what is wanted; the journal. A missing privilege is the machine's lack, not a failure.
-pub fn set(roots: &Roots, wanted: &Wanted) -> anyhow::Result<Journal> {
+/// Sets what is wanted. A missing privilege is the machine's lack, not a failure.
+pub fn set(roots: &Roots, wanted: &Wanted) -> anyhow::Result<Applied> {
     tune::apply(roots, wanted, |_| {}).map_err(failure)
 }
 
@@ -191,10 +191,12 @@ fn apply(roots: &Roots, advice: &Advice, wanted: &Wanted, json: bool) -> anyhow:
             false => output::text(&format!("Nothing to change: what can be set suits {}.", wanted.purpose)),
         };
     }
-    let journal = set(roots, wanted)?;
+    let applied = set(roots, wanted)?;
     match json {
-        true => output::json(&json!({ "schema": SCHEMA, "applied": journal })),
-        false => output::text(&tune_text::applied(&journal, advice)),
+        true => {
+            output::json(&json!({ "schema": SCHEMA, "applied": applied.journal, "refused": applied.refused }))
+        }
+        false => output::text(&tune_text::applied(&applied, advice)),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
-use tune::{Advice, Device, HostFacts, Item, Journal, Reading, Reverted, Roots, State, Target, Wanted};
+use tune::{
+    Advice, Applied, Device, HostFacts, Item, Journal, Reading, Reverted, Roots, State, Target, Wanted,
+};
 use units::Bytes;
 
 use crate::bdp::wrap;
@@ -161,14 +163,25 @@ pub fn plan(advice: &Advice, roots: &Roots, wanted: &Wanted) -> String {
 }
 
 /// What was set.
-pub fn applied(journal: &Journal, advice: &Advice) -> String {
+pub fn applied(applied: &Applied, advice: &Advice) -> String {
+    let Applied { journal, refused } = applied;
     let settings = journal
         .settings
         .iter()
         .map(|change| format!("{}: {} -> {}", change.name, change.before, change.after));
     let mut lines: Vec<String> = settings.collect();
     lines.extend(journal.file.iter().map(|file| format!("written: {}", file.path.display())));
-    lines.extend(left_to_others(advice, |name| journal.settings.iter().any(|change| change.name == name)));
+    for one in refused {
+        lines.push(format!(
+            "left as it was: {} = {}, which the device refuses: {}",
+            one.name, one.value, one.why
+        ));
+    }
+    let is_done = |name: &str| {
+        journal.settings.iter().any(|change| change.name == name)
+            || refused.iter().any(|one| one.name == name)
+    };
+    lines.extend(left_to_others(advice, is_done));
     lines.push("\nlongfat tune --revert puts everything back as it was.".into());
     lines.join("\n")
 }
@@ -204,6 +217,10 @@ pub fn reverted(reverted: &Reverted) -> String {
         lines.push(format!("note: somebody had made {name} = {value} meanwhile"));
     }
     lines.extend(reverted.file.iter().map(|path| format!("{}: as it was", path.display())));
+    if !reverted.file_lines.is_empty() {
+        lines.push("note: somebody had added lines to it, which are gone with it:".into());
+        lines.extend(reverted.file_lines.iter().map(|line| format!("  {line}")));
+    }
     lines.push("Everything is as it was before.".into());
     lines.join("\n")
 }

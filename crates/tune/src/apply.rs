@@ -69,14 +69,36 @@ pub struct Reverted {
     pub changed_since: Vec<(String, String)>,
     /// The file is as before: gone, or with its old text.
     pub file: Option<std::path::PathBuf>,
+    /// Lines of it that somebody had added or changed after us, and that are gone with it.
+    pub file_lines: Vec<String>,
 }
 
-/// Sets what is wanted. What an earlier call set stays, and the values before that one are what `revert` puts back. `step` is
-/// told what comes next, before it comes.
+/// What was applied.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Applied {
+    /// What was set, and how it was before.
+    pub journal: Journal,
+    /// What the device cannot have, or its driver refuses: it is as it was.
+    pub refused: Vec<Refused>,
+}
+
+/// A device's setting that did not take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// As `eth0 rx ring`.
+    pub name: String,
+    /// What was wanted.
+    pub value: String,
+    /// What the kernel said.
+    pub why: String,
+}
+
+/// Sets what is wanted. What an earlier call set stays, and the values before that one are what `revert` puts back. A device's setting that
+/// it refuses is left as it was. `step` is told what comes next, before it comes.
 ///
 /// # Errors
 /// After which everything is as it was before the first call, unless the error says otherwise.
-pub fn apply(roots: &Roots, wanted: &Wanted, mut step: impl FnMut(&str)) -> Result<Journal, Error> {
+pub fn apply(roots: &Roots, wanted: &Wanted, mut step: impl FnMut(&str)) -> Result<Applied, Error> {
     step("make the journal's directory");
     let _lock = journal::lock(roots)?;
     let mut journal = match Journal::read(roots)? {
@@ -87,7 +109,10 @@ pub fn apply(roots: &Roots, wanted: &Wanted, mut step: impl FnMut(&str)) -> Resu
     journal.goal.clone_from(&wanted.goal);
     journal.devices |= wanted.devices;
     let outcome = make(roots, wanted, &mut journal, &mut step);
-    let Err(error) = outcome else { return Ok(journal) };
+    let error = match outcome {
+        Ok(refused) => return Ok(Applied { journal, refused }),
+        Err(error) => error,
+    };
     match put_back(roots, &journal, &mut step) {
         Ok(_) => Err(error),
         Err(then) => Err(Error::NotPutBack { first: Box::new(error), then: Box::new(then) }),
@@ -99,15 +124,26 @@ fn make(
     wanted: &Wanted,
     journal: &mut Journal,
     step: &mut impl FnMut(&str),
-) -> Result<(), Error> {
+) -> Result<Vec<Refused>, Error> {
     journal.complete = false;
+    let earlier = journal.settings.clone();
+    let mut refused = Vec::new();
     for (name, value) in &wanted.settings {
         match journal.settings.iter_mut().find(|change| change.name == *name) {
             Some(change) => change.after.clone_from(value),
-            None => {
-                let before = setting::read(roots, name).attempted(|| format!("read {name}"))?;
-                journal.settings.push(SettingChange { name: name.clone(), before, after: value.clone() });
-            }
+            None => match setting::read(roots, name) {
+                Ok(before) => {
+                    journal.settings.push(SettingChange { name: name.clone(), before, after: value.clone() });
+                }
+                Err(error) if !setting::is_sysctl(name) => {
+                    refused.push(Refused {
+                        name: name.clone(),
+                        value: value.clone(),
+                        why: error.to_string(),
+                    });
+                }
+                Err(error) => return Err(error).attempted(|| format!("read {name}")),
+            },
         }
     }
     let all = Wanted {
@@ -139,13 +175,42 @@ fn make(
             .attempted(|| format!("write {}", file.path.display()))?;
     }
     for (name, value) in &wanted.settings {
+        if refused.iter().any(|one| one.name == *name) {
+            continue;
+        }
         step(name);
-        set(roots, name, value)?;
+        match set(roots, name, value) {
+            Err(error) if !setting::is_sysctl(name) => {
+                leave_out(roots, name, &earlier, journal)?;
+                refused.push(Refused { name: name.clone(), value: value.clone(), why: error.to_string() });
+            }
+            set => set?,
+        }
     }
     step("complete the journal");
     journal.complete = true;
     journal.write(roots)?;
     step("end");
+    Ok(refused)
+}
+
+/// A setting that did not take is as it was, and the journal has it as it was in `earlier`.
+fn leave_out(
+    roots: &Roots,
+    name: &str,
+    earlier: &[SettingChange],
+    journal: &mut Journal,
+) -> Result<(), Error> {
+    let Some(place) = journal.settings.iter().position(|change| change.name == name) else { return Ok(()) };
+    let was = earlier.iter().find(|change| change.name == name);
+    let before = was.map_or(&journal.settings[place].before, |change| &change.after).clone();
+    if setting::read(roots, name).is_ok_and(|now| now != before) {
+        setting::write(roots, name, &before).attempted(|| format!("put {name} back to \"{before}\""))?;
+    }
+    match was {
+        Some(change) => journal.settings[place] = change.clone(),
+        None => drop(journal.settings.remove(place)),
+    }
     Ok(())
 }
 
@@ -204,12 +269,21 @@ fn put_back(roots: &Roots, journal: &Journal, step: &mut impl FnMut(&str)) -> Re
         reverted.settings.push(change.clone());
     }
     if let Some(file) = &journal.file {
+        reverted.file_lines = others_lines(file);
         step("put the file back");
         put_file_back(file).attempted(|| format!("put {} back as it was", file.path.display()))?;
         reverted.file = Some(file.path.clone());
     }
     clean(roots, step)?;
     Ok(reverted)
+}
+
+/// Lines of the file that were not written by us.
+fn others_lines(file: &FileChange) -> Vec<String> {
+    let now = fs::read(&file.path).unwrap_or_default();
+    let now = String::from_utf8_lossy(&now);
+    let lines = now.lines().filter(|line| !line.trim().is_empty());
+    lines.filter(|line| file.after.lines().all(|own| own != *line)).map(Into::into).collect()
 }
 
 fn put_file_back(file: &FileChange) -> io::Result<()> {

@@ -37,7 +37,7 @@ mod sysctl;
 
 pub use advice::{Advice, Goal, Item, Refusal, State, Target};
 pub use advise::advise;
-pub use apply::{Reverted, Wanted, apply, revert};
+pub use apply::{Applied, Refused, Reverted, Wanted, apply, revert};
 pub use check::{Difference, check};
 pub use error::Error;
 pub use export::{Format, command, export};

@@ -253,6 +253,25 @@ fn in_a_namespace() {
     let host = |kind| (directories(kind), PathBuf::from("/proc/sys"));
     assert!(kill_at_each("apply", host) >= 10);
     assert!(kill_at_each("revert", host) >= 8);
+    what_a_device_refuses_is_left_out();
+}
+
+/// The loopback device has no rings.
+fn what_a_device_refuses_is_left_out() {
+    let (directory, proc_sys) = (directories(1), PathBuf::from("/proc/sys"));
+    let roots = roots(directory.path(), &proc_sys);
+    let before = state(directory.path(), &proc_sys);
+    let mut more = wanted(&proc_sys);
+    more.settings.insert(0, ("lo rx ring".into(), "4096".into()));
+    more.settings.push(("lo txqueuelen".into(), "-1".into()));
+    let applied = apply(&roots, &more, |_| {}).unwrap();
+    let refused: Vec<&str> = applied.refused.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(refused, ["lo rx ring", "lo txqueuelen"], "{applied:?}");
+    assert!(applied.refused.iter().all(|one| !one.why.is_empty()));
+    let set = |name: &str| applied.journal.settings.iter().any(|change| change.name == name);
+    assert!(set("lo tso") && set(SETTINGS[0].0) && !set("lo rx ring"), "the rest is set: {applied:?}");
+    revert(&roots, |_| {}).unwrap();
+    assert_eq!(state(directory.path(), &proc_sys), before);
 }
 
 #[test]
@@ -307,6 +326,18 @@ fn applying_twice_goes_back_to_before_the_first() {
     let reverted = revert(&roots, |_| {}).unwrap().unwrap();
     assert_eq!(reverted.changed_since, [(SETTINGS[1].0.to_string(), "7 7 7".to_string())]);
     assert_eq!(state(directory.path(), &proc_sys), before);
+}
+
+#[test]
+fn lines_that_others_added_to_the_file_are_told_when_it_goes() {
+    let (directory, proc_sys) = normal(host_of_files)(2);
+    let roots = roots(directory.path(), &proc_sys);
+    apply(&roots, &wanted(&proc_sys), |_| {}).unwrap();
+    let path = roots.file.clone().unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{text}\n# mine\nnet.core.somaxconn = 4096\n")).unwrap();
+    let reverted = revert(&roots, |_| {}).unwrap().unwrap();
+    assert_eq!(reverted.file_lines, ["# mine", "net.core.somaxconn = 4096"]);
 }
 
 #[test]

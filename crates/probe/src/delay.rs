@@ -12,6 +12,9 @@ use crate::{
     statistics::{least, median, quantile},
 };
 
+/// The lowest points of so many parts tell how far above the path's own delay a line may lie.
+const PARTS: usize = 10;
+
 /// A packet there and back: all four instants (RFC 8762), ns; the first and last by one clock, the others by the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTrip {
@@ -55,9 +58,34 @@ pub struct DelayAnswer {
     pub validity: Validity,
 }
 
-/// The line below all points that is closest to them: slope and height at x = 0 of the lower hull's edge over the mean of x.
-/// Points are in ascending order of x.
-pub fn line_below(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+/// A line below points, and the two of them that it touches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LineBelow {
+    /// Its slope.
+    pub slope: f64,
+    /// Its height at x = 0.
+    pub height: f64,
+    /// The x of the two points.
+    pub touches: [f64; 2],
+}
+
+impl LineBelow {
+    fn above(&self, point: &(f64, f64)) -> f64 {
+        point.1 - self.slope * point.0 - self.height
+    }
+
+    /// How wrong its slope may be, where `stamps` is what each height may be wrong by. A point that it touches is above the floor by as much
+    /// as the lowest points of other parts are above the line, usually.
+    fn slope_error(&self, points: &[(f64, f64)], stamps: f64) -> f64 {
+        let lowest = |part: &[(f64, f64)]| least(part.iter().map(|point| self.above(point)));
+        let floors: Vec<f64> = points.chunks((points.len() / PARTS).max(1)).filter_map(lowest).collect();
+        let floor = median(&floors).unwrap_or(0.0).max(0.0);
+        (floor + stamps) / (self.touches[1] - self.touches[0]).max(1.0)
+    }
+}
+
+/// The line below all points that is closest to them: the lower hull's edge over the mean of x. Points are in ascending order of x.
+pub fn line_below(points: &[(f64, f64)]) -> Option<LineBelow> {
     let mean = points.iter().map(|p| p.0).sum::<f64>() / points.len().max(1) as f64;
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &point in points {
@@ -79,7 +107,7 @@ pub fn line_below(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     }
     let edge = hull.windows(2).find(|edge| edge[1].0 >= mean).or_else(|| hull.windows(2).last())?;
     let slope = (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0);
-    Some((slope, edge[0].1 - slope * edge[0].0))
+    Some(LineBelow { slope, height: edge[0].1 - slope * edge[0].0, touches: [edge[0].0, edge[1].0] })
 }
 
 /// What round trips say, of `sent` packets; the ends' clocks say they are exact to `stamp_error_ns` together.
@@ -112,10 +140,12 @@ pub fn delay(trips: &[RoundTrip], sent: usize, stamp_error_ns: f64) -> DelayAnsw
     }
     let lines = (line_below(&there), line_below(&back));
     let skew_ppm = match lines {
-        (Some((ahead, _)), Some((behind, _))) => {
-            // Both directions see the same skew, with opposite signs; how they differ is what is not known.
-            let (value, spread) = ((ahead - behind) / 2.0 * 1e6, (ahead + behind).abs() / 2.0 * 1e6);
-            Some(Interval { low: value - spread, value, high: value + spread })
+        (Some(ahead), Some(behind)) => {
+            // Both directions see the same skew, with opposite signs; how they differ is what is not known, and they may agree by chance.
+            let value = (ahead.slope - behind.slope) / 2.0;
+            let lines = ahead.slope_error(&there, stamp_error_ns) + behind.slope_error(&back, stamp_error_ns);
+            let spread = (ahead.slope + behind.slope).abs().max(lines) / 2.0;
+            Some(Interval { low: (value - spread) * 1e6, value: value * 1e6, high: (value + spread) * 1e6 })
         }
         _ => None,
     };
@@ -123,9 +153,9 @@ pub fn delay(trips: &[RoundTrip], sent: usize, stamp_error_ns: f64) -> DelayAnsw
         doubts.push("the clocks' rates differ by more than clocks do: one of them was set, or slewed".into());
     }
     let half = rtt_ms.map_or(0.0, |rtt| rtt[0] / 2.0);
-    let one_way = |points: &[(f64, f64)], line: Option<(f64, f64)>| {
-        let (slope, height) = line?;
-        let above: Vec<f64> = points.iter().map(|p| (p.1 - slope * p.0 - height).max(0.0) / 1e6).collect();
+    let one_way = |points: &[(f64, f64)], line: Option<LineBelow>| {
+        let line = line?;
+        let above: Vec<f64> = points.iter().map(|point| line.above(point).max(0.0) / 1e6).collect();
         Some(OneWay {
             delay_ms: Interval { low: 0.0, value: half, high: 2.0 * half },
             variation_ms: [median(&above)?, quantile(&above, 0.95)?, quantile(&above, 0.99)?],
@@ -158,9 +188,13 @@ mod tests {
 
     /// A path of 20 ms each way with exponential queueing to a clock that is `skew_ppm` fast.
     fn trips(skew_ppm: f64, count: usize) -> Vec<RoundTrip> {
-        let mut draws = Draws::new(3, 3);
+        queued_trips(3, skew_ppm, count, Time::from_millis(1))
+    }
+
+    fn queued_trips(seed: u64, skew_ppm: f64, count: usize, queue: Time) -> Vec<RoundTrip> {
+        let mut draws = Draws::new(seed, 3);
         let other = |ns: i64| ns + 5_000_000_000 + (ns as f64 * skew_ppm / 1e6) as i64;
-        let mut queue = || draws.exponential(Time::from_millis(1)).0 as i64;
+        let mut queue = || draws.exponential(queue).0 as i64;
         (0..count as i64)
             .map(|i| {
                 let sent_ns = i * 50_000_000;
@@ -193,6 +227,20 @@ mod tests {
     }
 
     #[test]
+    fn the_skews_interval_holds_it() {
+        let skew = 23.0;
+        for (count, queue) in [(100, 1000), (100, 50), (600, 5000), (40, 200)] {
+            let holds = |seed: &u64| {
+                let trips = queued_trips(*seed, skew, count, Time::from_micros(queue));
+                let found = delay(&trips, count, 1000.0).skew_ppm.unwrap();
+                found.low <= skew && skew <= found.high
+            };
+            let held = (0..200).filter(holds).count();
+            assert!(held >= 180, "{count} trips with queues of {queue} us: {held} of 200");
+        }
+    }
+
+    #[test]
     fn nothing_came_back() {
         let answer = delay(&[], 10, 0.0);
         assert_eq!((answer.lost, answer.rtt_ms, answer.validity.valid), (10, None, false));
@@ -204,8 +252,8 @@ mod tests {
         fn the_line_is_below(heights in prop::collection::vec(0i32..1000, 2..60)) {
             let points: Vec<(f64, f64)> =
                 heights.iter().enumerate().map(|(i, h)| (i as f64, f64::from(*h))).collect();
-            let (slope, height) = line_below(&points).unwrap();
-            let above = points.iter().map(|p| p.1 - slope * p.0 - height);
+            let line = line_below(&points).unwrap();
+            let above = points.iter().map(|point| line.above(point));
             prop_assert!(above.clone().all(|a| a > -1e-6));
             prop_assert!(above.filter(|a| a.abs() < 1e-6).count() >= 2);
         }

@@ -29,6 +29,9 @@ const SMALLER: f64 = 0.5;
 const IDLE: usize = 20;
 /// The header of Ethernet, bytes: what a link carries with each packet at least.
 const ETHERNET: f64 = 14.0;
+/// CoDel drops when packets have waited longer than the target for an interval (RFC 8289), ns.
+const CODEL_TARGET_NS: f64 = 5e6;
+const CODEL_INTERVAL_NS: f64 = 100e6;
 
 /// What limits the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -223,13 +226,24 @@ impl Method for Buffer {
             packet_bytes: self.sizes[0].bytes,
             capacity,
             validity: Validity::of(doubts, || {
-                format!(
-                    "{} trains of {} packets filled it alike",
-                    self.sizes[0].trains.len(),
-                    self.sizes[0].packets
-                )
+                let (trains, packets) = (self.sizes[0].trains.len(), self.sizes[0].packets);
+                format!("{trains} trains of {packets} packets filled it alike{}", self.looks_the_same(kind))
             }),
             plot: self.plot.clone(),
+        }
+    }
+
+    /// What queue these trains cannot be told from, where there is one.
+    fn looks_the_same(&self, kind: BufferKind) -> String {
+        let drops_at_tail = matches!(kind, BufferKind::DropTailBytes | BufferKind::DropTailPackets);
+        let waits = self.full_delay(0).is_some_and(|ns| ns > CODEL_TARGET_NS);
+        let lasted_ns = self.trains(0, self.sizes[0].packets, 1).trains[0].duration_ns() as f64;
+        match drops_at_tail && waits && lasted_ns < 2.0 * CODEL_INTERVAL_NS {
+            true => format!(
+                "; an active queue that drops later than the {:.0} ms of a train (CoDel waits 100 ms) looks the same",
+                lasted_ns / 1e6
+            ),
+            false => String::new(),
         }
     }
 

@@ -138,6 +138,22 @@ impl Buffer {
     }
 }
 
+impl Buffer {
+    /// What queue these trains cannot be told from, where there is one.
+    fn looks_the_same(&self, kind: BufferKind) -> String {
+        let drops_at_tail = matches!(kind, BufferKind::DropTailBytes | BufferKind::DropTailPackets);
+        let waits = self.full_delay(0).is_some_and(|ns| ns > CODEL_TARGET_NS);
+        let lasted_ns = self.trains(0, self.sizes[0].packets, 1).trains[0].duration_ns() as f64;
+        match drops_at_tail && waits && lasted_ns < 2.0 * CODEL_INTERVAL_NS {
+            true => format!(
+                "; an active queue that drops later than the {:.0} ms of a train (CoDel waits 100 ms) looks the same",
+                lasted_ns / 1e6
+            ),
+            false => String::new(),
+        }
+    }
+}
+
 impl Method for Buffer {
     type Answer = BufferAnswer;
 
@@ -230,20 +246,6 @@ impl Method for Buffer {
                 format!("{trains} trains of {packets} packets filled it alike{}", self.looks_the_same(kind))
             }),
             plot: self.plot.clone(),
-        }
-    }
-
-    /// What queue these trains cannot be told from, where there is one.
-    fn looks_the_same(&self, kind: BufferKind) -> String {
-        let drops_at_tail = matches!(kind, BufferKind::DropTailBytes | BufferKind::DropTailPackets);
-        let waits = self.full_delay(0).is_some_and(|ns| ns > CODEL_TARGET_NS);
-        let lasted_ns = self.trains(0, self.sizes[0].packets, 1).trains[0].duration_ns() as f64;
-        match drops_at_tail && waits && lasted_ns < 2.0 * CODEL_INTERVAL_NS {
-            true => format!(
-                "; an active queue that drops later than the {:.0} ms of a train (CoDel waits 100 ms) looks the same",
-                lasted_ns / 1e6
-            ),
-            false => String::new(),
         }
     }
 

@@ -1,8 +1,12 @@
 //! Each method on random paths in virtual time, against what the network knows: sixty paths, or as many as
 //! LONGFAT_PATHS says (docs/probe.md has a thousand), or those of a range (`LONGFAT_PATHS=17-17`).
 
-use crate::virtual_path;
+use std::sync::Arc;
+
+use crate::virtual_path::{self, Cross, Sizes, VirtualPath};
+use net::{PipeSpec, QueueLimit, Rate, RateTrace};
 use probe::{Available, AvailableAnswer, Buffer, BufferAnswer, Capacity, Chirps, Limits, Method};
+use units::{BitRate, Bytes, Time};
 use virtual_path::random::{RandomPath, Score};
 
 /// The least share of the answers without a doubt whose interval holds the truth.
@@ -36,6 +40,30 @@ fn capacity_is_within_three_per_cent() {
     assert!(score.median() < 0.03);
     assert_eq!(score.wrong_without_warning(0.1), 0);
     assert!(score.coverage() >= COVERAGE, "{}", score.coverage());
+}
+
+/// A link that has 100 Mb/s at times and 40 at others has no one capacity: an answer is in doubt, or holds both.
+#[test]
+fn a_rate_that_changes_is_not_taken_for_one_rate() {
+    for (seed, period) in [40, 200, 700, 2_000, 5_000].into_iter().enumerate() {
+        let steps =
+            vec![(Time(0), BitRate(100_000_000)), (Time::from_millis(period / 2), BitRate(40_000_000))];
+        let link = PipeSpec {
+            rate: Rate::Trace(Arc::new(RateTrace::Steps { steps, end: Time::from_millis(period) })),
+            queue: QueueLimit::Bytes(Bytes(500_000)),
+            delay: Time::from_millis(10),
+            overhead: 14,
+            ..PipeSpec::default()
+        };
+        let quiet = Cross { load: 0.0, sizes: Sizes::One, burst: 1.0 };
+        let rate = BitRate(1_000_000_000);
+        let mut network = VirtualPath::new(link, rate, quiet, rate, seed as u64);
+        let limits = Limits { most_bytes: rate.0 / 8, mtu: 1500, resolution_ns: 100.0 };
+        let answer = network.run(&mut Capacity::new(limits));
+        assert!(answer.bucket_bytes.is_none_or(|bytes| bytes >= 3000.0), "{period} ms: {answer:?}");
+        let holds = |bps: f64| answer.capacity_bps.is_some_and(|found| found.low <= bps && bps <= found.high);
+        assert!(!answer.validity.valid || (holds(99.1e6) && holds(39.6e6)), "{period} ms: {answer:?}");
+    }
 }
 
 #[test]

@@ -22,6 +22,12 @@ const MOST_ABOVE: f64 = 1.1;
 /// Gaps between two packets count where they are so many times the resolution.
 const WINDOW: f64 = 15.0;
 
+/// Packets come evenly whose gaps differ by no more than this factor.
+const EVEN: f64 = 1.1;
+/// A link that has two rates has one that is slower than so much of the other, in so many bursts, and in one of so many.
+const SLOWER: f64 = 0.8;
+const SLOW_BURSTS: (usize, usize) = (3, 12);
+
 /// What a burst showed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Burst {
@@ -32,6 +38,8 @@ pub(super) struct Burst {
     pub(super) sent_bps: Option<f64>,
     /// Share of its packets before a bend.
     pub(super) bend: f64,
+    /// Its packets came evenly, as one link sends them: other traffic between them would have made gaps of many sizes.
+    pub(super) is_even: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,7 +60,23 @@ impl Capacity {
             lost: seen.lost(),
             sent_bps: seen.sent_bps(),
             bend: curve.bend_bytes / (seen.sent() as f64 * f64::from(seen.bytes)),
+            is_even: self.is_even(seen),
         })
+    }
+
+    fn is_even(&self, seen: &Seen) -> bool {
+        let arrived: Vec<i64> = seen.received().map(|packet| packet.arrived_ns).collect();
+        let gaps: Vec<f64> = arrived.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let (Some(low), Some(high)) = (quantile(&gaps, 0.1), quantile(&gaps, 0.9)) else { return false };
+        seen.lost() == 0 && low > WINDOW * self.limits.resolution_ns && high <= EVEN * low
+    }
+
+    /// A slower rate at which bursts came as evenly as at the one that was found: the link has now one, now the other.
+    pub(super) fn slower_rate(&self, found_bps: f64) -> Option<f64> {
+        let slow = self.bursts.iter().filter(|burst| burst.is_even && burst.rate_bps < SLOWER * found_bps);
+        let rates: Vec<f64> = slow.map(|burst| burst.rate_bps).collect();
+        let often = rates.len() >= SLOW_BURSTS.0 && rates.len() >= self.bursts.len() / SLOW_BURSTS.1;
+        mode(&rates).filter(|_| often)
     }
 
     pub(super) fn measure(&mut self, packets: usize, seen: &[Seen]) {

@@ -42,6 +42,8 @@ const WIDE: f64 = 1.14;
 const BURST_BEND: f64 = 0.15;
 /// Long trains of a fleet; twice as many once a bucket is known.
 const LONG_TRAINS: usize = 3;
+/// Packets that a token bucket holds at least.
+const LEAST_BUCKET: f64 = 2.0;
 /// Fleets of long trains, at ever other rates.
 const LONG_TRIES: usize = 8;
 
@@ -230,6 +232,20 @@ impl Method for Capacity {
         let packets = self.packets;
         let mut doubts = self.doubts.clone();
         let value = self.found.map(|found| found.value);
+        // There is no bucket that holds less than a packet: the path's rate was another one later.
+        let bucket_bytes = self.bucket_bytes.filter(|bytes| *bytes >= LEAST_BUCKET * f64::from(self.bytes));
+        let changed =
+            self.found.zip(self.peak_bps).filter(|_| self.bucket_bytes.is_some() && bucket_bytes.is_none());
+        if let Some((found, before)) = changed {
+            let (before, after) = (before / 1e6, found.value / 1e6);
+            doubts.push(format!(
+                "what passes changes with time: {before:.1} Mb/s at first, {after:.1} Mb/s later"
+            ));
+        }
+        if let Some((value, slower)) = value.and_then(|value| Some((value, self.slower_rate(value)?))) {
+            let (slower, value) = (slower / 1e6, value / 1e6);
+            doubts.push(format!("what passes changes with time: now {slower:.1} Mb/s, now {value:.1} Mb/s"));
+        }
         match value {
             None => doubts.push("no train arrived".into()),
             Some(value) if self.bucket_bytes.is_none() => {
@@ -266,11 +282,11 @@ impl Method for Capacity {
         CapacityAnswer {
             capacity_bps: self.found,
             peak_bps: self.peak_bps,
-            bucket_bytes: self.bucket_bytes,
+            bucket_bytes,
             cross_bps: self.cross_bps,
             packet_bytes: self.bytes,
             burst_packets: packets,
-            validity: Validity::of(doubts, || match self.bucket_bytes {
+            validity: Validity::of(doubts, || match bucket_bytes {
                 Some(_) if self.beyond.is_empty() => {
                     "bursts agree once they have emptied a token bucket".into()
                 }

@@ -269,6 +269,7 @@ fn shares(rows: &[&FlowSample]) -> Limited {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use schema::Cause;
 
     use super::*;
@@ -321,6 +322,31 @@ mod tests {
         assert_eq!(summary.window_share, Some(0.5));
         assert_eq!(summary.min_rtt_us, Some(9_900.0));
         assert!(!summary.evidence.is_empty());
+    }
+
+    proptest! {
+        /// However unevenly bytes arrive and samples are taken: no rate is more than what arrived, over the time that it took.
+        #[test]
+        fn no_rate_exceeds_bytes_over_time(
+            looks in prop::collection::vec((1i64..300_000, 0i64..3_000_000, any::<bool>()), 2..200),
+        ) {
+            let (mut now, mut bytes) = (0, 0);
+            let mut rows = Vec::new();
+            for (after, more, is_told) in looks {
+                (now, bytes) = (now + after, bytes + more);
+                let told = is_told.then_some(bytes);
+                rows.push(FlowSample { time_us: now, bytes_received: told, ..row(1, Cause::PathRate) });
+            }
+            let context = FlowContext { name: "f".into(), ..FlowContext::default() };
+            let summary = summarize(&rows, &[], &FlowTimes { kind: "tcp".into(), ..FlowTimes::default() }, &context);
+            let known: Vec<(i64, i64)> = rows.iter().filter_map(|r| Some((r.time_us, r.bytes_received?))).collect();
+            if let (Some(steady), Some(from), Some(last)) =
+                (summary.steady_goodput_bps, summary.steady_from_s, known.last())
+            {
+                let bits = steady * (last.0 as f64 * 1e-6 - from);
+                prop_assert!(bits <= (last.1 - known[0].1) as f64 * 8.0 * (1.0 + 1e-9) + 1.0, "{bits} {known:?}");
+            }
+        }
     }
 
     fn judged(rows: &[FlowSample], context: FlowContext) -> FlowSummary {

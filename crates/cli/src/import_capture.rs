@@ -82,7 +82,9 @@ fn one_pcap(file: &Path, sample: Time, runs_dir: &Path) -> anyhow::Result<Import
             let (from, to) = (flow.from.ip().to_string(), flow.to.ip().to_string());
             let name = flow.name.clone();
             let context = FlowContext { name, from, to, unknown_path: true, ..FlowContext::default() };
-            verdict::decide(&mut seen.rows, &[], &context);
+            if is_at_sender(flow, &seen.rows) {
+                verdict::decide(&mut seen.rows, &[], &context);
+            }
             let times = FlowTimes {
                 kind: "tcp".into(),
                 cc: None,
@@ -90,7 +92,13 @@ fn one_pcap(file: &Path, sample: Time, runs_dir: &Path) -> anyhow::Result<Import
                 ended_us: Some(flow.span_us.1),
                 bytes: flow.bytes,
             };
-            verdict::summarize(&seen.rows, &seen.events, &times, &context)
+            let mut summary = verdict::summarize(&seen.rows, &seen.events, &times, &context);
+            if !is_mostly_judged(&seen.rows, &flow.name) {
+                // A capture does not show the congestion window and the send buffer: what held the flow down most is not known.
+                (summary.verdict, summary.verdict_also) = (None, None);
+                (summary.evidence, summary.remedy) = (Vec::new(), None);
+            }
+            summary
         })
         .collect();
     let mut notes = vec![
@@ -147,6 +155,19 @@ fn distance_notes(seen: &[capture::Flow], flows: &[FlowSummary]) -> Vec<String> 
         )
     });
     unknown.into_iter().chain(far).collect()
+}
+
+/// Whether what is outstanding and how long round trips take is seen as the sender sees it.
+fn is_at_sender(flow: &capture::Flow, rows: &[FlowSample]) -> bool {
+    let own = rows.iter().filter(|row| row.flow == flow.name);
+    let least = own.filter_map(|row| row.min_rtt_us).min().unwrap_or(0);
+    flow.distance_us.is_some_and(|us| us as f64 <= FAR * least as f64)
+}
+
+/// Whether most of a flow's samples say what limited it.
+fn is_mostly_judged(rows: &[FlowSample], flow: &str) -> bool {
+    let own = || rows.iter().filter(|row| row.flow == flow && row.unacked_segs.is_some());
+    own().filter(|row| row.limited_by.is_some()).count() * 2 >= own().count()
 }
 
 /// Makes a record of each log of `ss -tin`.

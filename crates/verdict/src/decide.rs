@@ -57,6 +57,9 @@ const GROWS: f64 = 1.25;
 /// in blocks, and sleeps between them.
 const BEHIND_S: f64 = 0.1;
 const BEHIND_BYTES: f64 = 262_144.0;
+/// A window that grows by a segment a round trip is as large as before after so many, on the paths that there are; without a loss for longer
+/// something else holds the flow down.
+const REMEMBERED: i64 = 200;
 /// So much of what was sent again was dropped by the own device, or others dropped it: super-packets are dropped when they are largest, and so
 /// are counted too low.
 const OWN_DROPS: f64 = 0.25;
@@ -117,12 +120,15 @@ struct Reductions {
     retransmitted: i64,
     marked: i64,
     latest: Option<Cause>,
+    /// When that was.
+    latest_us: i64,
 }
 
 impl Reductions {
     fn take(&mut self, row: &FlowSample) {
         let retransmitted = row.total_retrans_segs.unwrap_or(self.retransmitted);
         let marked = row.delivered_ce_segs.unwrap_or(self.marked);
+        let before = self.latest;
         let is_repairing = row.ca_state.is_some_and(|state| LOSS_STATES.contains(&state));
         if retransmitted > self.retransmitted || is_repairing {
             self.latest = Some(if self.lost_here { Cause::LocalQueue } else { Cause::Loss });
@@ -134,7 +140,16 @@ impl Reductions {
         {
             self.latest = Some(Cause::LocalQueue);
         }
+        if retransmitted > self.retransmitted || marked > self.marked || self.latest != before {
+            self.latest_us = row.time_us;
+        }
         (self.retransmitted, self.marked) = (retransmitted, marked);
+    }
+
+    /// What reduced the window within so many round trips before a sample.
+    fn lately(&self, row: &FlowSample) -> Option<Cause> {
+        let round_trips = (row.time_us - self.latest_us) / row.srtt_us.unwrap_or(1).max(1);
+        self.latest.filter(|_| round_trips <= REMEMBERED)
     }
 }
 
@@ -226,8 +241,8 @@ fn cause(
         return Some(Found::Limit(Cause::PathRate));
     }
     let is_reduced = row.ca_state.is_some_and(|state| state == CWR || LOSS_STATES.contains(&state));
-    // Of a capture: what the window was is known only of one that something reduced.
-    let Some(cwnd) = cwnd else { return reductions.latest.map(Found::Limit) };
+    // Of a capture: that the window was full is known only of one that something has just reduced.
+    let Some(cwnd) = cwnd else { return reductions.lately(row).map(Found::Limit) };
     if is_reduced || outstanding >= CWND_FILLED * cwnd {
         return Some(Found::Limit(reductions.latest.unwrap_or(Cause::SlowStart)));
     }

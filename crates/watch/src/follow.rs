@@ -127,6 +127,11 @@ impl Watcher {
         })
     }
 
+    /// A namespace that is watched, by the name that its connections have.
+    pub fn place(&self, name: &str) -> Option<&Place> {
+        self.places.iter().map(|(place, _)| place).find(|place| place.name() == name)
+    }
+
     /// Why eBPF is not used though it was wanted where possible.
     pub fn without_kernel(&self) -> Option<&str> {
         self.without.as_deref()

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
@@ -9,6 +10,7 @@ use record::Writer;
 use schema::{
     Event, EventKind, FlowSample, FlowSummary, RunSummary, SUMMARY_SCHEMA, Summary, TraceKind, TraceRow,
 };
+use tune::Outgoing;
 use verdict::{FlowContext, FlowTimes};
 use watch::{Cookie, Followed, Watcher, monotonic_ns};
 
@@ -30,13 +32,20 @@ pub struct Recording {
     flows: BTreeMap<String, Flow>,
     events: Vec<Event>,
     tracks: HashMap<Cookie, Track>,
+    /// What the device of each sender's address had sent when the first flow from there was seen.
+    devices: BTreeMap<Sender, Option<Outgoing>>,
 }
+
+/// A namespace and an address in it.
+type Sender = (String, IpAddr);
 
 /// A flow so far.
 #[derive(Default)]
 struct Flow {
     rows: Vec<FlowSample>,
     looked_us: Option<i64>,
+    /// Where it is seen to be sent.
+    sender: Option<Sender>,
     from: String,
     to: String,
     congestion: Option<String>,
@@ -71,6 +80,7 @@ impl Recording {
             flows: BTreeMap::new(),
             events: Vec::new(),
             tracks: HashMap::new(),
+            devices: BTreeMap::new(),
         })
     }
 
@@ -82,6 +92,8 @@ impl Recording {
         for connection in watcher.connections().filter(|connection| connection.closed_ns.is_none()) {
             let other = pairs.other_end(connection);
             if flows::acked(connection) > 0 || connection.look.wqueue_bytes > 0 {
+                let sender = (connection.place.clone(), connection.look.ends.local.ip());
+                self.devices.entry(sender).or_insert_with_key(|sender| outgoing(watcher, sender));
                 self.row(connection, other, true, &mut rows, &mut told);
             }
             if other.is_none() && flows::received(connection) > 0 {
@@ -122,6 +134,7 @@ impl Recording {
         let flow = self.flows.entry(name.clone()).or_insert_with(|| {
             told.push(Event { time_us, subject: name, kind: EventKind::Start, value: 0 });
             Flow {
+                sender: sends.then(|| (connection.place.clone(), ends.local.ip())),
                 from: ends.local.ip().to_string(),
                 to: ends.peer.ip().to_string(),
                 before: counted,
@@ -176,9 +189,12 @@ impl Recording {
         }
         let mut rows = Vec::new();
         // What carried nothing meanwhile would only be in the way.
-        for (name, mut flow) in self.flows.into_iter().filter(|(_, flow)| flow.bytes > 0) {
+        self.flows.retain(|_, flow| flow.bytes > 0);
+        let drops = self.device_drops(watcher);
+        for (name, mut flow) in self.flows {
             flow.rows.sort_by_key(|row| row.time_us);
-            let context = context(&name, &flow);
+            let context =
+                FlowContext { device_drops: drops.get(&name).copied().unwrap_or(0), ..context(&name, &flow) };
             verdict::decide(&mut flow.rows, &[], &context);
             run.flows.push(flow.summary(&context));
             rows.append(&mut flow.rows);
@@ -190,7 +206,40 @@ impl Recording {
     }
 }
 
+impl Recording {
+    /// By flow: its share of the segments that its sender's device dropped meanwhile. A device does not tell whose they were; flows that sent
+    /// more again lost more.
+    fn device_drops(&self, watcher: &Watcher) -> BTreeMap<String, u64> {
+        let mut again: BTreeMap<&Sender, u64> = BTreeMap::new();
+        let senders = self.flows.values().filter_map(|flow| Some((flow.sender.as_ref()?, flow.sent_again())));
+        senders.for_each(|(sender, count)| *again.entry(sender).or_default() += count);
+        let mut drops = BTreeMap::new();
+        for (sender, all) in again.into_iter().filter(|(_, all)| *all > 0) {
+            let before = self.devices.get(sender).copied().flatten();
+            let Some((before, now)) = before.zip(outgoing(watcher, sender)) else { continue };
+            for (name, flow) in self.flows.iter().filter(|(_, flow)| flow.sender.as_ref() == Some(sender)) {
+                let mss = flow.rows.iter().filter_map(|row| row.snd_mss_bytes).max().unwrap_or(0);
+                let dropped = now.segments_dropped_since(before, u64::try_from(mss).unwrap_or(0));
+                drops.insert(name.clone(), dropped * flow.sent_again() / all);
+            }
+        }
+        drops
+    }
+}
+
+/// What the device with this address has sent and dropped so far.
+fn outgoing(watcher: &Watcher, (place, address): &Sender) -> Option<Outgoing> {
+    watcher.place(place)?.run(|| Ok(tune::outgoing(*address))).ok()?
+}
+
 impl Flow {
+    /// Segments sent again while it was seen.
+    fn sent_again(&self) -> u64 {
+        let counts = || self.rows.iter().filter_map(|row| row.total_retrans_segs);
+        let more = counts().max().unwrap_or(0) - counts().min().unwrap_or(0);
+        u64::try_from(more).unwrap_or(0)
+    }
+
     fn summary(&self, context: &FlowContext) -> FlowSummary {
         let times = FlowTimes {
             kind: "tcp".into(),

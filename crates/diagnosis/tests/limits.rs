@@ -1,6 +1,6 @@
 //! The ranking, for paths and hosts made up: each fault is named first, and a healthy path is said to be one.
 
-use diagnosis::{Capacity, Datagrams, Kind, Limit, Losses, Mtu, Observed, rank};
+use diagnosis::{Arrived, Capacity, Change, Datagrams, Kind, Limit, Losses, Mtu, Observed, rank};
 use proptest::prelude::*;
 use schema::{Cause, FlowSample, FlowSummary, Limited};
 use tune::{HostFacts, Reading, Setting};
@@ -110,6 +110,65 @@ fn small_buffers_are_named_with_host_setting_and_gain() {
     // Of a peer that tells nothing, the verdict alone tells.
     let silent = first(&Observed { receiver: None, ..seen(18e6, Cause::ReceiveWindow) });
     assert_eq!((silent.kind, silent.change), (Kind::ReceiveBuffer, None));
+}
+
+#[test]
+fn a_path_that_changed_comes_first() {
+    let change = Change { at: Time::from_millis(6200), before_bps: 94e6, after_bps: 20e6 };
+    let fell = Observed { change: Some(change), losses: outstanding(50_000.0), ..seen(60e6, Cause::Loss) };
+    let ranking = rank(&fell);
+    assert_eq!((ranking.limits[0].kind, ranking.healthy), (Kind::PathChanged, false), "{ranking:?}");
+    assert_eq!(ranking.limits[0].gain_bps, Some(34e6), "{ranking:?}");
+    let evidence = &ranking.limits[0].evidence[0];
+    assert!(
+        evidence.starts_with("at 6.2 s of the test what the path gives fell from 94 Mb/s to 20 Mb/s"),
+        "{evidence}"
+    );
+}
+
+#[test]
+fn a_fair_share_is_no_slow_hop() {
+    let share = |several| {
+        let capacity = Capacity { goodput_bps: 32e6, ..seen(0.0, Cause::Loss).capacity.unwrap() };
+        Observed { several, capacity: Some(capacity), ..seen(31e6, Cause::Loss) }
+    };
+    // Four of six shares.
+    let fair = rank(&share(Some((4, 63e6))));
+    assert_eq!((fair.limits[0].kind, fair.healthy), (Kind::CompetingTraffic, false), "{fair:?}");
+    assert!(fair.limits[0].evidence[0].contains("about 2 others"), "{fair:?}");
+    assert!((55e6..70e6).contains(&fair.limits[0].gain_bps.unwrap()), "{fair:?}");
+    let slow = rank(&share(Some((4, 32e6))));
+    assert_eq!(slow.limits[0].kind, Kind::SlowHop, "{slow:?}");
+}
+
+#[test]
+fn marks_count_beside_losses() {
+    let both = Observed {
+        losses: outstanding(50_000.0),
+        marked_segs: 40,
+        datagrams: Datagrams { sent: 8000, lost: 40 },
+        ..seen(9e6, Cause::Loss)
+    };
+    let kinds: Vec<Kind> = rank(&both).limits.iter().map(|limit| limit.kind).collect();
+    assert!(kinds.contains(&Kind::Loss) && kinds.contains(&Kind::EcnMarks), "{kinds:?}");
+}
+
+#[test]
+fn what_came_of_a_burst() {
+    // 500 packets a second through a queue; before, 100 at once from a policer's bucket.
+    let row = |i: i64| FlowSample {
+        time_us: i * 10_000,
+        datagrams_received: Some(if i == 0 { 0 } else { 100 + i * 5 }),
+        min_owd_us: Some(5_000),
+        max_owd_us: Some(5_000 + 100 * i.min(50)),
+        ..FlowSample::default()
+    };
+    let rows: Vec<FlowSample> = (0..100).map(row).collect();
+    let arrived = Arrived::of(&rows, 1000).unwrap();
+    assert!((arrived.bps / 4e6 - 1.0).abs() < 0.01, "{arrived:?}");
+    assert_eq!(arrived.delays_us, Some((5_000, 10_000)));
+    assert!((arrived.at_once_bytes - 105_000.0).abs() < 2_000.0, "{arrived:?}");
+    assert_eq!(Arrived::of(&rows[..3], 1000), None, "single batches");
 }
 
 #[test]

@@ -602,6 +602,46 @@ mod tests {
         all(&flow(0.3e9, lost), Cause::Loss);
     }
 
+    fn in_context(set: impl Fn(&mut FlowSample), context: FlowContext) -> Vec<Option<Cause>> {
+        let mut rows: Vec<FlowSample> = (0..300)
+            .map(|i| {
+                let mut row = FlowSample {
+                    time_us: i * 10_000,
+                    flow: "f".into(),
+                    snd_mss_bytes: Some(MSS),
+                    snd_cwnd_segs: Some(1000),
+                    unacked_segs: Some(1000),
+                    srtt_us: Some(10_000),
+                    ..FlowSample::default()
+                };
+                set(&mut row);
+                row
+            })
+            .collect();
+        decide(&mut rows, &[], &FlowContext { name: "f".into(), ..context });
+        rows.iter().skip(1).map(|row| row.limited_by).collect()
+    }
+
+    #[test]
+    fn what_the_own_device_drops_is_its_queues_loss() {
+        let lost = |row: &mut FlowSample| row.total_retrans_segs = Some(row.time_us / 30_000);
+        let of_99 = |device_drops| in_context(lost, FlowContext { device_drops, ..FlowContext::default() });
+        assert_eq!(of_99(60).last(), Some(&Some(Cause::LocalQueue)));
+        assert_eq!(of_99(5).last(), Some(&Some(Cause::Loss)), "others dropped most of them");
+        assert_eq!(of_99(0).last(), Some(&Some(Cause::Loss)));
+    }
+
+    #[test]
+    fn of_a_capture_a_loss_explains_what_follows_soon() {
+        let captured = |row: &mut FlowSample| {
+            row.snd_cwnd_segs = None;
+            row.total_retrans_segs = Some(i64::from(row.time_us >= 500_000));
+        };
+        let causes = in_context(captured, FlowContext { unknown_path: true, ..FlowContext::default() });
+        assert_eq!((causes[10], causes[60]), (None, Some(Cause::Loss)), "nothing is known before");
+        assert_eq!(causes.last(), Some(&None), "nor 250 round trips later");
+    }
+
     #[test]
     fn what_waits_without_a_window_is_paced_or_not_computed() {
         let paced = |row: &mut FlowSample| {

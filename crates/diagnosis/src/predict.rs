@@ -67,8 +67,16 @@ fn sort(ranking: &mut Ranking, got: f64) {
     let gain = |limit: &Limit| limit.gain_bps.filter(|gain| *gain >= (WORTH - 1.0) * got).unwrap_or(0.0);
     // Stable: those that gain nothing stay as they were.
     ranking.limits.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
+    let bound = ranking.limits.iter().find(|limit| limit.measured).map(|limit| limit.kind);
     let [first, second, ..] = ranking.limits.as_mut_slice() else { return };
     let (most, next) = (gain(first), gain(second));
+    if first.doubt.is_none() && !first.measured && bound.is_some() {
+        first.doubt = Some(Doubt {
+            instead: bound,
+            why: "it gains most on a simulated path, and did not bind in the test".into(),
+            decide: "change one, and test again".into(),
+        });
+    }
     if first.doubt.is_none() && next > 0.0 && next >= NEAR * most {
         first.doubt = Some(Doubt {
             instead: Some(second.kind),

@@ -10,6 +10,8 @@ use crate::{
 
 /// A test that got so much of what other traffic leaves was held down by that traffic.
 const OF_WHAT_IS_LEFT: f64 = 0.8;
+/// Beside others' traffic a change is the path's if it is by so many times.
+const SHARED_CHANGE: f64 = 2.0;
 /// A round trip that is so many times as long as without load.
 const LONGER: f64 = 1.3;
 
@@ -42,6 +44,10 @@ impl Limits<'_> {
     /// A path that gave more before, or gives more since.
     fn changed(&mut self) {
         let Some(Change { at, before_bps, after_bps }) = self.seen.change else { return };
+        // Connections that share a path have now more of it, now less.
+        if self.seen.is_shared() && (before_bps / after_bps).max(after_bps / before_bps) < SHARED_CHANGE {
+            return;
+        }
         let how = if after_bps < before_bps { "fell" } else { "rose" };
         let evidence = vec![format!(
             "at {:.1} s of the test what the path gives {how} from {} to {}, and stayed there",

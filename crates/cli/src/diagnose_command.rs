@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context;
 use clap::Args;
 use diagnosis::{Datagrams, Observed, Options, Ranking};
 use schema::FlowSummary;
@@ -59,6 +60,9 @@ pub struct DiagnoseArgs {
     /// The sender's congestion control
     #[arg(short = 'C', long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Write the measured path as a scenario file, to be run in the simulator or the lab
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
     /// Tune this host for what was found, test again, and show both
     #[arg(long)]
     apply: bool,
@@ -112,12 +116,32 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
     if !json {
         output::text(&diagnose_text::diagnosis(&found))?;
     }
+    if let Some(file) = &args.scenario {
+        write_scenario(file, &found.ranking)?;
+    }
     let after = if args.apply { tune(args, &found, &mut path)? } else { None };
     let records = &path.tests.records;
     match json {
         true => output::json(&document(&found, after.as_ref(), records)),
         false => output::text(&diagnose_text::ending(args.apply, &found, after.as_ref(), records)),
     }
+}
+
+fn write_scenario(file: &Path, ranking: &Ranking) -> anyhow::Result<()> {
+    match &ranking.scenario {
+        Some(text) => {
+            std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+            output::note(&format!(
+                "longfat: the measured path: {} (longfat run {0} --engine sim)",
+                file.display()
+            ));
+        }
+        None => output::note(&format!(
+            "longfat: {} is not written: too little is known of the path to simulate it, or nothing limits there",
+            file.display()
+        )),
+    }
+    Ok(())
 }
 
 fn diagnose(args: &DiagnoseArgs, path: &mut MeasuredPath) -> anyhow::Result<Diagnosis> {
@@ -209,6 +233,7 @@ fn document(found: &Diagnosis, after: Option<&After>, records: &[PathBuf]) -> Va
         "healthy": found.ranking.healthy,
         "limits": found.ranking.limits,
         "together": found.ranking.together,
+        "scenario": found.ranking.scenario,
         "after": after.map(|after| json!({
             "applied": after.journal, "flow": after.flow, "healthy": after.ranking.healthy, "limits": after.ranking.limits,
         })),

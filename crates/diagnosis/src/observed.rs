@@ -131,6 +131,8 @@ pub struct Ranking {
     pub healthy: bool,
     /// Two limits that hide each other: neither alone is worth removing.
     pub together: Option<Together>,
+    /// The measured path as a scenario file, where its limits were simulated.
+    pub scenario: Option<String>,
 }
 
 /// What is gained without two limits.

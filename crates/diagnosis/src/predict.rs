@@ -21,6 +21,7 @@ pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
     let got = seen.got();
     let twin = if ranking.healthy { None } else { Twin::of(seen, time, &ranking.limits) };
     let Some((twin, now)) = twin.and_then(|twin| twin.fitted(got)) else { return };
+    ranking.scenario = Some(twin.scenario());
     if !Twin::is_like(now, got) {
         doubt(ranking, now, got);
         return;

@@ -80,7 +80,7 @@ pub fn diagnose<P: Path>(
         ));
         seen.available = path.available(options.max_rate, seen.mtu.passes)?;
     }
-    if seen.is_slow() && !seen.is_shared() {
+    if seen.is_slow() {
         path.doing(&format!("what {SEVERAL} connections get together"));
         let plan = TcpPlan { time: SEVERAL_TIME, congestion: options.congestion.clone() };
         seen.several = path.several(SEVERAL, &plan)?.map(|bps| (SEVERAL, bps));

@@ -121,7 +121,7 @@ impl<'a> Limits<'a> {
             changed.then(bound).then(gain(b).total_cmp(&gain(a))).then(a.allows_bps.total_cmp(&b.allows_bps))
         });
         let healthy = self.found.first().is_some_and(|limit| limit.kind == Kind::PathRate && limit.measured);
-        Ranking { limits: self.found, healthy, together: None }
+        Ranking { limits: self.found, healthy, together: None, scenario: None }
     }
 }
 

@@ -35,6 +35,8 @@ const SETTINGS: [&str; 8] = [
     "net.ipv4.tcp_limit_output_bytes",
     "net.ipv4.tcp_notsent_lowat",
 ];
+/// Longer than any test.
+const ENDLESS: &str = "1000s";
 /// A buffer that limits nothing, bytes.
 const AMPLE: u64 = 1 << 28;
 /// A transmit queue that drops nothing, packets.
@@ -121,7 +123,9 @@ impl Twin {
         let left = seen.left_bps().map_or(seen.got(), |left| left.value) * on_link;
         let others_bps =
             if has(Kind::CompetingTraffic) && !has_tcp { (carried - left).max(0.0) } else { 0.0 };
-        let own = has(Kind::LocalQueue) || capacity.overflows_here;
+        // Of what a device drops TCP is told, or it finds out as of any loss: then its queue is like one on the way.
+        let is_told = seen.losses.is_none_or(|losses| losses.episodes <= 1);
+        let own = is_told && (has(Kind::LocalQueue) || capacity.overflows_here);
         let waited = |longest: f64| Time::from_secs_f64((longest * 1e-6 - rtt.as_secs_f64()).max(0.0));
         let queue = match flow.max_rtt_us {
             // Others' packets always stand in it: a burst does not find it empty.
@@ -229,7 +233,7 @@ impl Twin {
             Kind::ShortQueue => twin.queue = twin.queue.max(twin.rtt),
             Kind::Policer => twin.policer = None,
             Kind::EcnMarks => twin.marks_from = None,
-            Kind::LocalQueue => twin.own_queue = None,
+            Kind::LocalQueue => (twin.own_queue, twin.queue) = (None, twin.queue.max(twin.rtt)),
             Kind::SlowHop => twin.link_bps = twin.usual_bps,
             Kind::CompetingTraffic => (twin.others_bps, twin.other_flows) = (0.0, 0),
             _ => return None,
@@ -286,7 +290,17 @@ impl Twin {
         flow.steady_goodput_bps.or(flow.goodput_bps)
     }
 
-    /// The scenario file: the measured path from h1 to h2, with other traffic from h3 to h4.
+    /// A scenario file for whoever wants to run it: the path, and the test after other traffic has begun.
+    pub(crate) fn scenario(&self) -> String {
+        let text = self.text().replacen(ENDLESS, &format!("{}ms", (WARM_UP.0 + self.time.0) / 1_000_000), 1);
+        format!(
+            "# The path as longfat diagnose measured it.\n{text}[[flows]]\nname = \"test\"\nfrom = \"h1\"\nto = \"h2\"\ncc = {:?}\nstart = \"{}ms\"\n",
+            self.cc,
+            WARM_UP.0 / 1_000_000
+        )
+    }
+
+    /// The scenario file without the test: the measured path from h1 to h2, with other traffic from h3 to h4.
     fn text(&self) -> String {
         let frame = self.packet + FRAME;
         let link = |bps: f64| format!("rate = \"{}bit\"", bps as u64);
@@ -320,7 +334,7 @@ impl Twin {
                 "[[flows]]\nname = \"none\"\nkind = \"ping\"\nfrom = \"h3\"\nto = \"h4\"\ncount = 1\n".into();
         }
         format!(
-            "duration = \"1000s\"\nseed = {seed}\n\
+            "duration = \"{ENDLESS}\"\nseed = {seed}\n\
              [hosts.h1]\naddress = \"10.0.0.1/24\"\nsysctl = {{ {sender} }}\n{nic}\
              [hosts.h2]\naddress = \"10.0.0.2/24\"\nsysctl = {{ {receiver} }}\n\
              [hosts.h3]\naddress = \"10.0.0.3/24\"\nsysctl = {{ \"net.ipv4.tcp_wmem\" = \"4096 16384 {AMPLE}\" }}\n\

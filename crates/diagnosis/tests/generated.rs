@@ -285,6 +285,50 @@ impl std::fmt::Display for Promises {
     }
 }
 
+/// The measured path is given as a scenario that runs, with a test that gets what the measured one did.
+#[test]
+fn the_measured_path_is_a_scenario() {
+    let case = Case {
+        rate_bps: 50e6,
+        rtt: Time::from_millis(30),
+        queue_bdp: 1.0,
+        cc: "reno",
+        seed: 5,
+        faults: vec![Fault::ReceiveBuffer(60_000), Fault::OtherDatagrams(10e6)],
+    };
+    let (seen, ranking) = answer(&case);
+    let file = ScenarioFile::parse("measured.toml", &ranking.scenario.unwrap()).unwrap();
+    let scenario = file.resolve(None, &[]).unwrap();
+    let test = scenario.flows.iter().find(|flow| flow.name == "test").unwrap();
+    assert_eq!((test.from.as_str(), test.to.as_str(), test.start), ("h1", "h2", Time::from_secs(2)));
+    assert_eq!(scenario.duration, Time::from_secs(12));
+    let link = scenario.links.iter().find(|link| link.forward.rate.mean().is_some()).unwrap();
+    let rate = link.forward.rate.mean().unwrap().as_f64();
+    assert!((rate / 50e6 - 1.0).abs() < 0.05, "{rate}");
+    let rmem = &scenario.host("h2").unwrap().sysctl["net.ipv4.tcp_rmem"];
+    assert!(rmem.ends_with(" 60000"), "{rmem}");
+    assert!(seen.flow.is_some());
+}
+
+/// Two windows of the same size: without one the other binds.
+#[test]
+fn limits_that_hide_each_other_are_named_together() {
+    let case = Case {
+        rate_bps: 80e6,
+        rtt: Time::from_millis(40),
+        queue_bdp: 1.0,
+        cc: "reno",
+        seed: 5,
+        faults: vec![Fault::NoWindowScaling, Fault::SendBuffer(70_000)],
+    };
+    let (_, ranking) = answer(&case);
+    let together = ranking.together.expect("neither alone is worth removing");
+    let mut kinds = together.kinds.map(|kind| format!("{kind:?}"));
+    kinds.sort();
+    assert_eq!(kinds, ["SendBuffer", "WindowScaling"], "{ranking:?}");
+    assert!(together.gain_bps > 30e6, "{together:?}");
+}
+
 /// LONGFAT_CASES more of each number of faults give the table of docs/diagnose.md.
 #[test]
 fn generated_cases_are_diagnosed() {

@@ -1,7 +1,12 @@
-//! `longfat diagnose` in labs that stay up: each of eight faults is named first, and the healthy path is said to be one.
+//! `longfat diagnose` in labs that stay up: each of ten faults is named first, and the healthy path is said to be one.
 
 use crate::common;
-use std::{path::Path, process::Child};
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::Child,
+    time::Duration,
+};
 
 use common::{
     Place, eventually, is_root,
@@ -120,6 +125,53 @@ fn a_slow_hop_is_named_first() {
 #[test]
 fn an_mtu_black_hole_is_named_first() {
     is_named_first("mtu-black-hole", "mtu_black_hole", None);
+}
+
+#[test]
+fn a_policer_is_named_first() {
+    is_named_first("policer", "policer", None);
+}
+
+#[test]
+fn early_marks_are_named_first() {
+    is_named_first("ecn-marks", "ecn_marks", None);
+}
+
+/// The healthy path has a fifth of its rate from the middle of the test on.
+#[test]
+fn a_path_that_falls_in_the_middle_has_changed() {
+    let _turn = a_lab_among_others();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/healthy.toml");
+    for _ in 0..TRIES {
+        let place = Place::new("");
+        let lab = Lab::of(&place, &file, &[]);
+        let _server = serve(&lab, &[]);
+        let command = [common::binary(), "diagnose", "h2", "--rate", "100mbit", "-t", "10", "--json"];
+        let args = [&["lab", "exec", "--lab", &lab.name, "h1", "--"], &command[..]].concat();
+        let mut diagnosing = place
+            .longfat(&args)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(diagnosing.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("TCP, for 10 s")), "the test never began");
+        std::thread::sleep(Duration::from_secs(5));
+        let fell = lab.shell(&["link s1-s2 forward rate 20mbit"]);
+        assert_eq!(fell.code, 0, "{fell:?}");
+        lines.for_each(drop);
+        let out = diagnosing.wait_with_output().unwrap();
+        let document: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let limit = &document["limits"][0];
+        let evidence = limit["evidence"][0].as_str().unwrap_or_default();
+        if limit["kind"] == "path_changed" && evidence.contains("fell from") {
+            assert_eq!(document["healthy"], false);
+            return;
+        }
+        let disturbed = lab.status()["stalled_max_us"].as_f64().unwrap() >= 2000.0;
+        assert!(disturbed, "{document:#}");
+    }
+    testing::skip(testing::Missing::QuietMachine, "the emulator stalled each time");
 }
 
 /// The reader shares a processor with a program that never rests, and has a fiftieth of its weight.

@@ -98,9 +98,18 @@ pub fn diagnose<P: Path>(
         let most = if seen.losses.is_some() { LOSS_TIME } else { NO_LOSS_TIME };
         seen.datagrams = capacity::losses(path, free, payload, share, most)?;
     }
-    let mut ranking = rank(&seen);
-    predict(&seen, options.time, &mut ranking);
+    let ranking = ranked(path, options, &seen);
     Ok((seen, ranking))
+}
+
+/// The limits, and what is gained without each.
+fn ranked<P: Path>(path: &mut P, options: &Options, seen: &Observed) -> Ranking {
+    let mut ranking = rank(seen);
+    if !ranking.healthy {
+        path.doing("what is gained without each limit: simulating the path");
+    }
+    predict(seen, options.time, &mut ranking);
+    ranking
 }
 
 fn test_tcp<P: Path>(path: &mut P, options: &Options) -> Result<Option<TcpSeen>, P::Error> {
@@ -161,7 +170,6 @@ pub fn again<P: Path>(
         ..test
     };
     seen.behind_others = behind_others(&seen, &rows);
-    let mut ranking = rank(&seen);
-    predict(&seen, options.time, &mut ranking);
+    let ranking = ranked(path, options, &seen);
     Ok((seen, ranking))
 }

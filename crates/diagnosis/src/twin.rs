@@ -18,8 +18,8 @@ const FRAME: f64 = 14.0;
 const HEADERS: f64 = 52.0;
 /// A packet where nothing is known of what passes, bytes.
 const PACKET: f64 = 1500.0;
-/// No more packets are simulated for one prediction; a test of a faster path is simulated for a shorter time...
-const PACKETS: f64 = 2e6;
+/// A test simulates no more packets than that: on a faster path it is shorter...
+const PACKETS: f64 = 1e6;
 /// ...which has at least so many round trips, or nothing is predicted.
 const ROUND_TRIPS: f64 = 50.0;
 /// Other traffic runs for so long before the test begins.
@@ -43,17 +43,17 @@ const AMPLE: u64 = 1 << 28;
 const AMPLE_PACKETS: u32 = 10_000;
 /// A simulated path on which the test gets what it got, to within this factor, is like the measured one.
 const LIKE: f64 = 1.5;
-/// What a connection gets by chance is averaged over so many at most.
+/// What a connection gets by chance is averaged over so many tests, as long as these simulate no more packets together than that.
 const MOST_TRIES: f64 = 3.0;
+const PACKETS_TOGETHER: f64 = 2e6;
 /// Most other connections that are tried.
 const MOST_FLOWS: u32 = 8;
 /// What is written at once comes on top of a small send buffer: it holds so many times what its setting says.
 const SEND_BUFFERS: [f64; 5] = [1.0, 1.4, 2.0, 3.0, 4.0];
 /// An ECN threshold is sought up to so many half powers of two, in packets.
 const MARK_STEPS: u32 = 18;
-/// What a connection gets depends on chance as well: so many times the dice are thrown again before a path is said not to be like the
-/// measured one.
-const CHANCES: u64 = 4;
+/// So often at most the dice are thrown again before a path is said not to be like the measured one.
+const CHANCES: f64 = 4.0;
 
 /// A path with the limits that were found.
 #[derive(Debug, Clone)]
@@ -61,7 +61,9 @@ pub(crate) struct Twin {
     /// What the slowest link carries, and what it would without a hop that is too slow, bit/s with Ethernet's headers.
     link_bps: f64,
     usual_bps: f64,
+    /// The largest packet that passes, bytes of IP.
     packet: f64,
+    /// Without queues.
     rtt: Time,
     /// How long packets wait in its queue when that is full.
     queue: Time,
@@ -183,7 +185,8 @@ impl Twin {
         };
         let off = |(_, now): &(Twin, f64)| (now / got).ln().abs();
         let mut best: Option<(Twin, f64)> = None;
-        for seed in 1..=CHANCES {
+        let tries = candidates.first()?.tries(CHANCES);
+        for seed in 1..=tries {
             let tried = candidates.iter().filter_map(|twin| {
                 let twin = Twin { seed, ..twin.clone() };
                 let now = twin.goodput()?;
@@ -258,11 +261,16 @@ impl Twin {
 
     /// The mean of what connections get: as many as may be simulated.
     pub(crate) fn usual_goodput(&self) -> Option<f64> {
-        let packets = self.link_bps * self.time.as_secs_f64() / 8.0 / (self.packet + FRAME);
-        let tries = (PACKETS / packets).clamp(1.0, MOST_TRIES) as u64;
-        let all: Option<Vec<f64>> =
-            (0..tries).map(|more| Twin { seed: self.seed + more, ..self.clone() }.goodput()).collect();
+        let all: Option<Vec<f64>> = (0..self.tries(MOST_TRIES))
+            .map(|more| Twin { seed: self.seed + more, ..self.clone() }.goodput())
+            .collect();
         all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
+    }
+
+    /// How many tests may be simulated, `most` at most.
+    fn tries(&self, most: f64) -> u64 {
+        let packets = self.link_bps * self.time.as_secs_f64() / 8.0 / (self.packet + FRAME);
+        (PACKETS_TOGETHER / packets).clamp(1.0, most) as u64
     }
 
     /// What one connection gets, bit/s; `None` where it cannot be simulated.

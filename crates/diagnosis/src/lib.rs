@@ -5,6 +5,7 @@
 
 mod capacity;
 mod change;
+mod limit;
 mod losses;
 mod native;
 mod observed;
@@ -15,9 +16,10 @@ mod rank;
 mod twin;
 
 pub use change::Change;
+pub use limit::{Doubt, Kind, Limit, Ranking, Together};
 pub use losses::Losses;
 pub use native::Native;
-pub use observed::{Capacity, Datagrams, Doubt, Kind, Limit, Mtu, Observed, Ranking, Together, is_busy};
+pub use observed::{Capacity, Datagrams, Mtu, Observed, is_busy};
 pub use path::{Arrived, Burst, DatagramPlan, Path, RoundTrips, TcpPlan, TcpSeen};
 pub use procedure::{Options, again, diagnose};
 pub use rank::rank;

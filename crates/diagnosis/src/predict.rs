@@ -3,7 +3,8 @@
 use units::{BitRate, Time, three_digits};
 
 use crate::{
-    observed::{Doubt, Kind, Limit, Observed, Ranking, Together},
+    limit::{Doubt, Kind, Limit, Ranking, Together},
+    observed::Observed,
     twin::Twin,
 };
 

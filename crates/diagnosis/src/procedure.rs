@@ -7,8 +7,9 @@ use units::{BitRate, Time};
 use crate::{
     capacity,
     change::Change,
+    limit::Ranking,
     losses::{Losses, behind_others_share, queued_share},
-    observed::{Observed, Ranking},
+    observed::Observed,
     path::{Path, TcpPlan, TcpSeen},
     predict::predict,
     rank::rank,

@@ -4,7 +4,10 @@ use schema::Cause;
 use tune::HostFacts;
 use units::{BitRate, Time, three_digits};
 
-use crate::observed::{Kind, Limit, Observed, Ranking};
+use crate::{
+    limit::{Kind, Limit, Ranking},
+    observed::Observed,
+};
 
 mod gains;
 mod hosts;

@@ -9,8 +9,9 @@ use units::Time;
 use verdict::{FlowContext, FlowTimes};
 
 use crate::{
+    limit::{Kind, Limit},
     native::Native,
-    observed::{Kind, Limit, Observed},
+    observed::Observed,
 };
 
 /// Ethernet's header, which a link's rate counts, and those of IPv4 and TCP with timestamps, bytes.

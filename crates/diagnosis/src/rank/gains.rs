@@ -1,7 +1,7 @@
 //! What would be gained without a limit: the least of what all others allow then.
 
 use super::{FAIR, Limits, losses::Lost};
-use crate::observed::{Kind, Limit};
+use crate::limit::{Kind, Limit};
 
 impl Limits<'_> {
     /// What one connection gets without this limit, bit/s; `None` where nothing is known of what is beyond.

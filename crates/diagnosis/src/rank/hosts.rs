@@ -6,7 +6,10 @@ use tune::HostFacts;
 use units::{Bytes, KernelVersion, group_digits};
 
 use super::{Allows, Limits, plain, plain_time, rate};
-use crate::observed::{Kind, Mtu, is_busy};
+use crate::{
+    limit::Kind,
+    observed::{Mtu, is_busy},
+};
 
 /// The largest window without scaling, bytes (RFC 9293).
 const UNSCALED: f64 = 65_535.0;

@@ -6,8 +6,8 @@ use units::{Bytes, group_digits, three_digits};
 
 use super::{Allows, Limits};
 use crate::{
+    limit::{Doubt, Kind},
     losses::visible_queue_us,
-    observed::{Doubt, Kind},
 };
 
 /// The setting of selective acknowledgement.

@@ -3,10 +3,7 @@
 use schema::Cause;
 
 use super::{Allows, FAIR, Limits, losses::Lost, rate};
-use crate::{
-    change::Change,
-    observed::{InTurn, Kind},
-};
+use crate::{change::Change, limit::Kind, observed::InTurn};
 
 /// A test that got so much of what other traffic leaves was held down by that traffic.
 const OF_WHAT_IS_LEFT: f64 = 0.8;

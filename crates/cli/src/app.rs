@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    bdp, cc_command, diagnose_command, exit, export_command, import_command, lab_command, manual, output,
+    bdp, cc_command, diagnose_command, exit, export_command, guest_command, import_command, lab_command, manual, output,
     probe_command, records, reproduce, run, scenario_command, serve_command, sweep_command, test_args,
     test_command, tune_command, view_command, watch_command,
 };
@@ -79,6 +79,9 @@ enum Command {
     Export(export_command::ExportCommand),
     /// Print the manual page, or write those of all commands
     Man(manual::ManArgs),
+    /// Inside a guest kernel: what `--engine kernel` starts there
+    #[command(subcommand, hide = true)]
+    Guest(guest_command::GuestCommand),
     /// Print a shell's completions, as in `longfat completions bash > /etc/bash_completion.d/longfat`
     Completions(manual::CompletionsArgs),
 }
@@ -124,6 +127,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::View(args) => view_command::run(args, &cli.runs, cli.json),
         Command::Import(command) => import_command::run(command, &cli.runs, cli.json),
         Command::Export(command) => export_command::run(command, &cli.runs, cli.json),
+        Command::Guest(command) => guest_command::run(command),
         Command::Man(args) => manual::man(args, Cli::command()),
         Command::Completions(args) => manual::completions(args, Cli::command()),
     }

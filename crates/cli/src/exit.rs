@@ -52,13 +52,18 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         Some(Exit::Child(_)) => {}
         _ => output::note(&format!("longfat: {}", chain(error))),
     }
-    ExitCode::from(match own {
+    ExitCode::from(code(error))
+}
+
+/// The exit code of an error.
+pub fn code(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<Exit>() {
         Some(Exit::BadInput(_) | Exit::Scenario(_)) => BAD_INPUT,
         Some(Exit::Missed(_)) => MISSED,
         Some(Exit::Missing(_)) => MISSING,
         Some(Exit::Child(code)) => u8::try_from(*code).unwrap_or(FAILED),
         Some(Exit::Interrupted | Exit::Failed(_)) | None => FAILED,
-    })
+    }
 }
 
 /// The error and its causes in one line; a cause that its parent already quotes is left out.

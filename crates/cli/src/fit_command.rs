@@ -76,7 +76,8 @@ impl PublishedFigure {
 
 /// Runs the search and tells what it found.
 pub fn run(args: &SweepArgs, json: bool) -> anyhow::Result<()> {
-    let engine = match Engines::chosen(&args.engine)[..] {
+    let engines = Engines::chosen(&args.engine);
+    let engine = match &engines[..] {
         [engine @ (Engine::Sim | Engine::Model)] => engine,
         _ => return Err(Exit::BadInput("--fit takes one engine, sim or model".into()).into()),
     };
@@ -184,7 +185,7 @@ fn is_wanted(args: &SweepArgs, published: &Published) -> bool {
 /// All runs that one set of values takes.
 fn jobs<'a>(
     args: &SweepArgs,
-    engine: Engine,
+    engine: &Engine,
     families: &'a [Family<'a>],
     point: &[f64],
 ) -> anyhow::Result<Vec<Job<'a>>> {
@@ -198,7 +199,7 @@ fn jobs<'a>(
             let scenario = open::resolve(asked.file, asked.path, variant, &sets)?;
             congestion::check(asked.file, asked.path, variant, &sets, &scenario)?;
             let repeats = args.repeat.unwrap_or(scenario.repeat);
-            let job = Job { asked, engine, variant, point: None, repeat: 1, repeats, scenario };
+            let job = Job { asked, engine: engine.clone(), variant, point: None, repeat: 1, repeats, scenario };
             jobs.extend(repeated(&job));
         }
     }
@@ -208,7 +209,7 @@ fn jobs<'a>(
 /// The published figures that are wanted beside those of the runs.
 fn figures(
     args: &SweepArgs,
-    engine: Engine,
+    engine: &Engine,
     families: &[Family<'_>],
     jobs: &[Job<'_>],
     runs: &[RunSummary],
@@ -230,7 +231,7 @@ fn figures(
             Some(PublishedFigure {
                 scenario: summary.scenario.clone(),
                 published: result.published?,
-                ours: if engine == Engine::Model { result.model } else { result.sim },
+                ours: if *engine == Engine::Model { result.model } else { result.sim },
                 result,
             })
         }));
@@ -247,7 +248,7 @@ fn cost(figures: &[PublishedFigure]) -> f64 {
 /// What was found, in the form in which it is told.
 fn told(
     args: &SweepArgs,
-    engine: Engine,
+    engine: &Engine,
     files: &[(PathBuf, ScenarioFile)],
     mut outcomes: Vec<Outcome>,
     per_point: usize,

@@ -19,6 +19,7 @@ use view::LoadedRun;
 use crate::{
     congestion,
     engine::Engine,
+    kernel_engine,
     lab_engine::{self, LabSetup, Rows},
     model_engine,
     progress::Board,
@@ -229,7 +230,7 @@ fn run(
 ) -> anyhow::Result<Rows> {
     let asked = job.asked;
     let teller = || means.board.teller(&title(job), job.scenario.duration);
-    match job.engine {
+    match &job.engine {
         Engine::Model => Ok(model_engine::run(&job.scenario, begun, &asked.host).into()),
         Engine::Sim => {
             let setup =
@@ -241,7 +242,28 @@ fn run(
                 anyhow::bail!("a lab needs its right to make namespaces, and a record");
             };
             let registered = congestion::register(&job.scenario, asked.path)?;
-            lab_engine::run(&job.scenario, &registered, begun, setup, teller(), writer, means.stop)
+            let mut teller = teller();
+            let mut report = |progress: &lab::Progress| teller.tell(progress);
+            let ran = lab_engine::run(
+                &job.scenario,
+                &registered,
+                begun,
+                setup,
+                &mut report,
+                writer,
+                means.stop,
+            );
+            teller.finish();
+            ran
+        }
+        Engine::Kernel(request) => {
+            let Some(writer) = writer else { anyhow::bail!("a guest kernel needs a record") };
+            let kernel = kernel_engine::find(request.as_deref())?;
+            let mut teller = teller();
+            let mut report = |progress: &lab::Progress| teller.tell(progress);
+            let ran = kernel_engine::run(&job.scenario, begun, &kernel, &mut report, writer, means.stop);
+            teller.finish();
+            ran
         }
     }
 }
@@ -270,8 +292,12 @@ fn begin(job: &Job<'_>) -> RunSummary {
 
 /// The kernel of the sending hosts, where it is simulated and not the machine's.
 pub fn simulated_kernel(job: &Job<'_>) -> Option<String> {
-    if job.engine == Engine::Lab {
-        return None;
+    match &job.engine {
+        Engine::Lab => return None,
+        Engine::Kernel(request) => {
+            return kernel_engine::find(request.as_deref()).ok().map(|image| image.version.to_string());
+        }
+        Engine::Model | Engine::Sim => {}
     }
     let scenario = &job.scenario;
     let own = scenario.flows.iter().find_map(|flow| scenario.host(&flow.from)?.kernel);

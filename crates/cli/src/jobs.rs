@@ -40,10 +40,10 @@ pub fn jobs<'a>(asked: &'a Asked<'a>, wanted: &Wanted<'a>) -> anyhow::Result<Vec
                 // The record of one repeat of a point is the same however many there are.
                 scenario.repeat = 1;
             }
-            for &engine in wanted.engines {
+            for engine in wanted.engines {
                 jobs.extend(repeated(&Job {
                     asked,
-                    engine,
+                    engine: engine.clone(),
                     variant,
                     point: point.clone(),
                     repeat: 1,

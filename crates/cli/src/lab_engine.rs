@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use lab::{Backend, Journal, Observer, Outcome, Privilege, Progress};
+use lab::{Backend, Journal, Observer, Outcome, Privilege, Progress, TimeMode};
 use record::Writer;
 use scenario::{EngineKind, Flow, Kind, Scenario, rows::LinkEnd};
 use schema::{Event, EventKind, FlowSample, FlowSummary, LinkSample, LinkSummary, RunSummary};
@@ -11,7 +11,7 @@ use verdict::{FlowContext, FlowTimes};
 
 use crate::{
     congestion::Registered, engine::Engine, exit::Exit, flow_context::flow_context,
-    host_bursts::unexplained_drops, nothing_arrived, progress::Teller,
+    host_bursts::unexplained_drops, nothing_arrived,
 };
 
 /// Share of samples with computing as the limit from which on a measurement is unreliable.
@@ -26,6 +26,8 @@ pub struct LabSetup {
     pub journal: Journal,
     /// By what right.
     pub privilege: Privilege,
+    /// How time passes.
+    pub time: TimeMode,
     /// How hosts are connected.
     pub backend: Backend,
 }
@@ -54,7 +56,7 @@ impl From<RunSummary> for Rows {
 /// Rows go to the record, progress to the terminal.
 struct Recording<'a> {
     writer: &'a mut Writer,
-    teller: Teller,
+    report: &'a mut dyn FnMut(&Progress),
 }
 
 impl Observer for Recording<'_> {
@@ -68,17 +70,17 @@ impl Observer for Recording<'_> {
     }
 
     fn progress(&mut self, progress: &Progress) {
-        self.teller.tell(progress);
+        (self.report)(progress);
     }
 }
 
-/// Runs the scenario in the lab and completes `summary`.
+/// Runs the scenario in the lab and completes `summary`. Progress goes to `report`.
 pub fn run(
     scenario: &Scenario,
     ccs: &Registered,
     summary: RunSummary,
     setup: &LabSetup,
-    teller: Teller,
+    report: &mut dyn FnMut(&Progress),
     writer: &mut Writer,
     stop: &AtomicBool,
 ) -> anyhow::Result<Rows> {
@@ -86,16 +88,15 @@ pub fn run(
     let capture_dir = writer.path().to_owned();
     let options = lab::Options {
         privilege: setup.privilege,
+        time: setup.time,
         backend: setup.backend,
         journal: &setup.journal,
         capture_dir: Some(&capture_dir),
         congestion_controls: &ccs.kernel_names,
         stop,
     };
-    let mut recording = Recording { writer, teller };
-    let outcome = lab::run(scenario, &options, &mut recording).map_err(failure);
-    recording.teller.finish();
-    let mut outcome = outcome?;
+    let mut recording = Recording { writer, report };
+    let mut outcome = lab::run(scenario, &options, &mut recording).map_err(failure)?;
     // The kernel applies all sysctls; one that it does not have fails the run.
     outcome.quality.notes.extend(scenario.not_modelled(EngineKind::Lab, |_, _| true));
     let tell = |flow: &Flow, used: Option<&str>, told: &mut FlowSummary| ccs.tell(flow, used, told);
@@ -121,7 +122,7 @@ pub fn complete(
     outcome.flows.sort_by_key(|row| row.time_us);
     outcome.events.sort_by_key(|event| event.time_us);
     for (flow, end) in scenario.flows.iter().zip(&outcome.flow_ends) {
-        let virtual_time = summary.engine == Engine::Sim.name();
+        let virtual_time = summary.engine != Engine::Lab.name();
         let idle = outcome.quality.cpu_idle_min.filter(|_| !virtual_time);
         let idle =
             idle.map(|idle| format!("the processors were {:.0} % idle in the busiest second", idle * 100.0));

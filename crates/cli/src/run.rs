@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use lab::Journal;
+use lab::{Journal, TimeMode};
 use scenario::Kind;
 use schema::{PublishedVerdict, RunSummary, Summary};
 use units::KernelVersion;
@@ -20,6 +20,7 @@ use crate::{
     interrupt,
     job::{Asked, Job, Keep, Means, now},
     jobs::{Wanted, jobs},
+    kernel_engine,
     lab_command::clean_journal,
     lab_engine::{self, LabSetup},
     open::{parse_set, read_scenario},
@@ -80,6 +81,9 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     check_traced(&args.trace, &jobs)?;
     for job in jobs.iter().filter(|job| job.engine == Engine::Lab) {
         lab::check_flows(&job.scenario).map_err(lab_engine::failure)?;
+    }
+    for job in jobs.iter().filter(|job| matches!(job.engine, Engine::Kernel(_))) {
+        kernel_engine::check(&job.scenario)?;
     }
     let stop = interrupt::flag()?;
     let setup = match engines.contains(&Engine::Lab) {
@@ -172,7 +176,7 @@ pub fn lab_setup(ports: Option<lab::Backend>) -> anyhow::Result<LabSetup> {
     }
     let privilege = lab::acquire().map_err(lab_engine::failure)?;
     let backend = ports.unwrap_or_else(lab::Backend::for_this_machine);
-    Ok(LabSetup { journal, privilege, backend })
+    Ok(LabSetup { journal, privilege, time: TimeMode::Real, backend })
 }
 
 /// The tables for people.

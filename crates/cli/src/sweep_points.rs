@@ -55,7 +55,7 @@ fn points(
     figure: impl Fn(&RunSummary) -> Option<f64>,
 ) -> Vec<SweepPoint> {
     let is_same = |a: &PointRun<'_>, b: &PointRun<'_>| {
-        (a.job.engine, a.job.variant, &a.job.point) == (b.job.engine, b.job.variant, &b.job.point)
+        (&a.job.engine, a.job.variant, &a.job.point) == (&b.job.engine, b.job.variant, &b.job.point)
     };
     runs.chunk_by(is_same).map(|repeats| point(repeats, fields, &figure)).collect()
 }

@@ -187,6 +187,7 @@ fn main() {
     let congestion_controls = &std::collections::BTreeMap::from([("bulk".into(), "cubic".into())]);
     let options = lab::Options {
         privilege,
+        time: lab::TimeMode::Real,
         backend,
         journal: &journal,
         capture_dir: None,

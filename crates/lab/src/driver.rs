@@ -26,7 +26,7 @@ use crate::{
     budget::{Budget, NAP, Wait},
     buffers::Buffers,
     capture::{Captures, Target, Way},
-    clock::Clock,
+    clock::{Clock, TimeMode},
     frame::Frame,
     port::{Port, is_gone},
     processors::{Placement, move_to},
@@ -42,6 +42,8 @@ const LINGER: u64 = 2_000_000_000;
 const QUIET: u64 = 200_000;
 /// What a card's ring holds, as the time that the link takes for it: enough to bridge this thread's lateness.
 const RING: u64 = 100_000;
+/// Maximum sleep in virtual time, ns: a stop is noticed within it.
+const MAX_VIRTUAL_SLEEP: u64 = 100_000_000;
 /// Frames read from one port before the others get their turn.
 const BATCH: usize = 16;
 /// How often others look whether the thread runs.
@@ -111,6 +113,8 @@ pub(crate) struct DriverReport {
     pub(crate) lateness: Histogram<u64>,
     /// Frames that a host's device refused.
     pub(crate) refused: u64,
+    /// Maximum of the driver's lag behind the kernel's virtual time, nanoseconds; 0 where everything happened at its time.
+    pub(crate) lag_max: u64,
     /// When nothing was delivered, or late.
     pub(crate) stalls: Stalls,
     /// Why there was no real-time priority.
@@ -171,10 +175,13 @@ impl Driver<'_> {
             buffers: self.buffers,
             lateness: Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("constant bounds are valid"),
             refused: 0,
+            lag_max: 0,
             writer,
         };
         hands.clock.start();
         shared.running.set();
+        let mode = hands.clock.time().mode();
+        std::thread::sleep(hands.clock.time().until(Time(0)));
         let mut budget = Budget::new(hands.now(), sys::thread_time(), self.may_spin, not_real_time.is_none());
         let mut gates = Gates::new(self.ports);
         let mut awake = Awake::default();
@@ -187,6 +194,8 @@ impl Driver<'_> {
                 obey(command, &mut self.network, now, &hands);
             }
             if now >= next_row {
+                let lag = hands.clock.synchronize();
+                hands.lag_max = hands.lag_max.max(lag);
                 let counters = self.sampled.iter().map(|pipe| self.network.sample(*pipe, now)).collect();
                 // The run may have ended its side already.
                 let _ = rows.send(LinkRow { at: now, counters });
@@ -199,20 +208,24 @@ impl Driver<'_> {
             let is_active = before.0 < active.0 + LINGER;
             let latest = if is_active { before } else { due };
             awake.keep(is_active && self.may_spin);
-            let wait = budget.wait(before, due, latest);
-            match wait {
+            let wait = match mode {
+                TimeMode::Real => budget.wait(before, due, latest),
+                TimeMode::Virtual => Wait::Poll(due.0.saturating_sub(before.0).min(MAX_VIRTUAL_SLEEP)),
+            };
+            let remaining = match wait {
                 Wait::Poll(span) => poll.wait(Duration::from_nanos(span))?,
                 // Where little comes, what does come may end the nap.
                 Wait::Nap if before.0 > active.0 + QUIET => poll.wait(Duration::from_nanos(NAP))?,
                 Wait::Nap => {
                     std::thread::sleep(Duration::from_nanos(NAP));
-                    poll.wait(Duration::ZERO)?;
+                    poll.wait(Duration::ZERO)?
                 }
-            }
-            let after = hands.clock.after_waiting(match wait {
+            };
+            let planned = match wait {
                 Wait::Poll(span) => span,
                 Wait::Nap => NAP,
-            });
+            };
+            let after = hands.clock.after_waiting(planned, remaining.as_nanos() as u64);
             // What came in a nap came in its middle, for all that is known: half the error of taking its end, and none in the mean.
             let came = (wait == Wait::Nap).then(|| Time(before.0.midpoint(after.0)));
             let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut hands, came)?;
@@ -220,19 +233,22 @@ impl Driver<'_> {
             if read {
                 active = now;
             }
-            if wait == Wait::Poll(0) && !read && self.network.next_wake().is_none_or(|wake| wake > after) {
+            if mode == TimeMode::Real
+                && wait == Wait::Poll(0)
+                && !read
+                && self.network.next_wake().is_none_or(|wake| wake > after) {
                 shared.spun.fetch_add(now.0 - before.0, Ordering::Relaxed);
             }
             // A nap counts at once, or the next turn would take another.
-            if wait == Wait::Nap || budget.meter_is_due(now) {
+            if wait == Wait::Nap || (mode == TimeMode::Real && budget.meter_is_due(now)) {
                 budget.meter(now, sys::thread_time());
             }
         }
         if let Some(writer) = hands.writer.take() {
             writer.finish().for_each(|written| hands.wrote(written));
         }
-        let Hands { lateness, refused, clock, .. } = hands;
-        Ok(DriverReport { lateness, refused, stalls: clock.stalls.finished(), not_real_time })
+        let Hands { lateness, refused, lag_max, clock, .. } = hands;
+        Ok(DriverReport { lateness, refused, lag_max, stalls: clock.stalls.finished(), not_real_time })
     }
 }
 
@@ -261,12 +277,14 @@ fn read_ports(
     came: Option<Time>,
 ) -> io::Result<bool> {
     let ports = hands.ports;
+    // In virtual time the next poll says whether there is more; a read that finds nothing would be one system call too many.
+    let batch = if hands.clock.time().mode() == TimeMode::Virtual { 1 } else { BATCH };
     let mut any = false;
     for (host, port) in ports.iter().enumerate() {
         if !poll.ready(host) {
             continue;
         }
-        for _ in 0..BATCH {
+        for _ in 0..batch {
             if port.has_tx_queue && !gates.may_read(host, hands.now(), network, poll) {
                 break;
             }
@@ -303,6 +321,8 @@ struct Hands<'a> {
     buffers: Buffers,
     lateness: Histogram<u64>,
     refused: u64,
+    /// Longest lag of virtual time behind the kernel's, ns.
+    lag_max: u64,
     /// Helps where there is a processor for it.
     writer: Option<Writer>,
 }
@@ -336,7 +356,7 @@ impl Hands<'_> {
 
     /// Time since the run's start, by the thread's clock.
     fn now(&mut self) -> Time {
-        self.clock.after_waiting(0)
+        self.clock.now()
     }
 
     /// Shows a frame to the captures that want it.

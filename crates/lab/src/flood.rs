@@ -18,7 +18,7 @@ use crate::{
     Backend, Error,
     buffers::Buffers,
     capture::Captures,
-    clock::{Clock, RunTime},
+    clock::{Clock, RunTime, TimeMode},
     driver::{Driver, Shared},
     error::Attempted,
     frame::Frame,
@@ -53,7 +53,7 @@ pub fn udp_flood(
     let network: Network<Frame> = plan::network(scenario)?;
     let pipe = PipeId { link: 0, direction: Direction::Forward };
     let buffers = Buffers::for_links(&scenario.links);
-    let time = RunTime::begin();
+    let time = RunTime::begin(TimeMode::Real);
     let placement = Placement::choose(true);
     let (_nobody, commands) = channel();
     let driver = Driver {

@@ -103,8 +103,12 @@ impl Flow {
         // refused, and the run's quality shows it.
         let _ = sys::go_before_others();
         let now = || self.time.now();
-        while now() < self.spec.start && !self.stop.is_set() {
-            std::thread::sleep(NAP.min(Duration::from_nanos(self.spec.start.0.saturating_sub(now().0))));
+        sys::set_timer_slack();
+        while let wait = self.time.until(self.spec.start)
+            && !wait.is_zero()
+            && !self.stop.is_set()
+        {
+            std::thread::sleep(NAP.min(wait));
         }
         let result = match &self.spec.kind {
             _ if self.stop.is_set() => Ok(()),
@@ -178,7 +182,7 @@ impl Flow {
         now: &impl Fn() -> Time,
     ) -> Result<(), Error> {
         let Some(plan) = &self.datagrams else { return Ok(()) };
-        let ends = flow_udp::connect(&self.spec.name, plan, from, to, self.time.stalled())?;
+        let ends = flow_udp::connect(&self.spec.name, plan, from, to, &self.time)?;
         let mut state = self.state();
         state.datagrams = Some(ends.counts.clone());
         state.started = Some(now());

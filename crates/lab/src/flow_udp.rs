@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::Ordering,
     },
     time::{Duration, Instant},
 };
@@ -21,7 +21,13 @@ use scenario::{Kind, Scenario, Udp, plan};
 use socket2::{Domain, Protocol, Socket, Type};
 use units::Time;
 
-use crate::{Error, error::Attempted, host::Host, sys};
+use crate::{
+    Error,
+    clock::{RunTime, TimeMode},
+    error::Attempted,
+    host::Host,
+    sys,
+};
 
 /// The shortest payload: the header with number and time.
 const LEAST_PAYLOAD: u64 = 16;
@@ -82,13 +88,13 @@ pub(crate) fn check(flow: &str, udp: &Udp) -> Result<(), Error> {
     }
 }
 
-/// Makes both ends of flow `name`. Its source stands still while the emulator does, for `stalled` nanoseconds so far.
+/// Makes both ends of flow `name`. Its source pauses while the emulator of the run with this `time` stalls.
 pub(crate) fn connect(
     name: &str,
     plan: &DatagramPlan,
     from: &Host,
     to: &Host,
-    stalled: Arc<AtomicU64>,
+    time: &RunTime,
 ) -> Result<DatagramEnds, Error> {
     let here = from.namespace.run(|| bound(plan.from))?;
     let there = to.namespace.run(|| bound(plan.to))?;
@@ -100,8 +106,11 @@ pub(crate) fn connect(
     Ok(DatagramEnds {
         sender: Sender::of_source(here, plan.source.clone())
             .making_up(MOST_LATE)
-            .watching(Watch::Little)
-            .pausing(stalled),
+            .watching(match time.mode() {
+                TimeMode::Real => Watch::Little,
+                TimeMode::Virtual => Watch::Never,
+            })
+            .pausing(time.stalled()),
         receiver,
         counts: Arc::new(counts),
     })

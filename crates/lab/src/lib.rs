@@ -52,6 +52,7 @@ mod writer;
 use scenario::plan;
 
 pub use check::{Check, CheckItem, CheckState, check};
+pub use clock::TimeMode;
 pub use error::Error;
 pub use flow::has_congestion_control;
 pub use journal::{Cleaned, Entry, Journal, Standing};

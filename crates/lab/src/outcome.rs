@@ -6,13 +6,15 @@ use scenario::rows::{FlowEnd, LinkEnd};
 use schema::{Event, FlowSample, LinkSample, Quality};
 use units::Time;
 
-use crate::{Error, Journal, machine::Privilege, port::Backend};
+use crate::{Error, Journal, clock::TimeMode, machine::Privilege, port::Backend};
 
 /// How to run.
 #[derive(Debug)]
 pub struct Options<'a> {
     /// By what right, see [`crate::acquire`].
     pub privilege: Privilege,
+    /// How time passes: virtual only inside a guest kernel whose time is.
+    pub time: TimeMode,
     /// How ports are made.
     pub backend: Backend,
     /// Where this lab is entered.

@@ -6,6 +6,7 @@ use schema::Quality;
 
 use crate::{
     Backend, Privilege,
+    clock::TimeMode,
     driver::DriverReport,
     machine::CpuUse,
     stalls::{LATE, Stalls},
@@ -17,6 +18,9 @@ const IDLE_SHARE: f64 = 0.02;
 const STALLED_SHARE: f64 = 0.01;
 /// Share of time taken by the hypervisor that is worth a warning.
 const STOLEN_SHARE: f64 = 0.05;
+
+/// Lateness in virtual time above which something is wrong, ns. A stock kernel's clock costs 256 ns a reading.
+const MAX_VIRTUAL_LATENESS: u64 = 50_000;
 
 /// What a run was made under.
 #[derive(Debug)]
@@ -40,10 +44,14 @@ pub(crate) struct Conditions {
     pub(crate) sampler: Stalls,
     /// What stalls can have changed, see [`crate::stall_effects`].
     pub(crate) stall_effects: Vec<String>,
+    pub(crate) time: TimeMode,
 }
 
 /// The quality of a run.
 pub(crate) fn judge(report: &DriverReport, conditions: &Conditions) -> Quality {
+    if conditions.time == TimeMode::Virtual {
+        return judge_virtual(report, conditions);
+    }
     let percentile = |p: f64| report.lateness.value_at_quantile(p) as f64 / 1000.0;
     let stalls = &report.stalls;
     let disturbances = disturbances(report, conditions);
@@ -64,6 +72,30 @@ pub(crate) fn judge(report: &DriverReport, conditions: &Conditions) -> Quality {
         outside_drops: conditions.outside_drops,
         faults,
         notes,
+    }
+}
+
+/// The quality of a run in virtual time: no processor, timer or other program can disturb it.
+fn judge_virtual(report: &DriverReport, conditions: &Conditions) -> Quality {
+    let late = report.lag_max.max(report.lateness.max());
+    let much = (late > MAX_VIRTUAL_LATENESS).then(|| {
+        format!("the emulator was up to {:.1} us late in virtual time: please report this", late as f64 / 1e3)
+    });
+    let little = (1..=MAX_VIRTUAL_LATENESS).contains(&late).then(|| {
+        format!(
+            "packets were up to {:.1} us late, because this kernel's clock takes time to read; \
+             the kernels of `longfat kernel build` are exact",
+            late as f64 / 1e3
+        )
+    });
+    let faults: Vec<String> = much.into_iter().chain(other_faults(conditions)).collect();
+    let notes = faults.iter().cloned().chain(little).chain(tx_queue_drops(conditions)).collect();
+    Quality {
+        ok: faults.is_empty(),
+        outside_drops: conditions.outside_drops,
+        faults,
+        notes,
+        ..Quality::default()
     }
 }
 
@@ -131,12 +163,7 @@ fn warnings(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
                 .into(),
         );
     }
-    if conditions.tx_queue_drops > 0 {
-        warnings.push(format!(
-            "{} packets (of up to 64 KiB, see nic.gso) were dropped at the hosts' transmit queues, which the scenario asks for",
-            conditions.tx_queue_drops
-        ));
-    }
+    warnings.extend(tx_queue_drops(conditions));
     if report.stalls.count > 0 {
         warnings.push(format!("the emulator stalled {}; this machine was busy", report.stalls.extent()));
     }
@@ -161,6 +188,15 @@ fn warnings(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
     warnings
 }
 
+fn tx_queue_drops(conditions: &Conditions) -> Option<String> {
+    (conditions.tx_queue_drops > 0).then(|| {
+        format!(
+            "{} packets (of up to 64 KiB, see nic.gso) were dropped at the hosts' transmit queues, which the scenario asks for",
+            conditions.tx_queue_drops
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use hdrhistogram::Histogram;
@@ -171,7 +207,7 @@ mod tests {
         let mut lateness = Histogram::new_with_bounds(1, 10_000_000_000, 3).unwrap();
         lateness.record_n(10_000, 95).unwrap();
         lateness.record_n(late_ns, 5).unwrap();
-        DriverReport { lateness, refused: 0, stalls: Stalls::default(), not_real_time: None }
+        DriverReport { lateness, refused: 0, lag_max: 0, stalls: Stalls::default(), not_real_time: None }
     }
 
     fn conditions() -> Conditions {
@@ -187,6 +223,7 @@ mod tests {
             has_bulk: true,
             sampler: Stalls::default(),
             stall_effects: Vec::new(),
+            time: TimeMode::Real,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
     Error,
     buffers::Buffers,
     capture::{CaptureEnd, Captures},
-    clock::{Clock, RunTime},
+    clock::{Clock, RunTime, TimeMode},
     driver::{Driver, DriverReport, LinkRow, Shared},
     flow::{Flow, check_congestion_control},
     flow_udp::{self, DatagramPlan},
@@ -86,7 +86,9 @@ pub fn run(
     let drops_before = lab.device_drops()?;
     let sampled = sampled_pipes(scenario);
     let mut recorder = Recorder::new(&sampled, observer);
-    let driven = drive(scenario, options, &lab, &mut recorder, spin_right.is_some())?;
+    // In virtual time nothing polls, and no processor is to be had for one thread alone.
+    let has_processor = spin_right.is_some() && options.time == TimeMode::Real;
+    let driven = drive(scenario, options, &lab, &mut recorder, has_processor)?;
 
     let stalls = stalls::events(&driven.report.stalls, &driven.sampler);
     let recorded = stall_effects::Recorded {
@@ -114,6 +116,7 @@ pub fn run(
         has_bulk: scenario.flows.iter().any(|flow| !matches!(flow.kind, Kind::Ping(_))),
         sampler: driven.sampler,
         stall_effects,
+        time: options.time,
     };
     let mut quality = quality::judge(&driven.report, &conditions);
     quality.notes.extend(driven.captured.iter().filter_map(CaptureEnd::note));
@@ -161,7 +164,7 @@ fn drive(
     let network: Network<Frame> = network(scenario)?;
     let placement = Placement::choose(alone);
     let buffers = Buffers::for_links(&scenario.links);
-    let time = RunTime::begin();
+    let time = RunTime::begin(options.time);
     let flows: Vec<Arc<Flow>> = scenario
         .flows
         .iter()

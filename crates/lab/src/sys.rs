@@ -285,26 +285,29 @@ impl PollSet {
         self.0[index] = libc::pollfd { fd: -1, events: 0, revents: 0 };
     }
 
-    /// Waits for input on any for at most `timeout`. A signal ends the wait as well.
-    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let timeout =
+    /// Waits for input on any for at most `timeout`; returns how much of the timeout remained. A signal ends the wait as well.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<Duration> {
+        let mut timeout =
             libc::timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        // SAFETY: pointer and count describe the vector; no signal mask is given.
+        // The system call and not the library's function, which keeps the remaining time to itself.
+        // SAFETY: pointer and count describe the vector; the timeout lives across the call; no signal mask is given.
         let done = unsafe {
-            libc::ppoll(
+            libc::syscall(
+                libc::SYS_ppoll,
                 self.0.as_mut_ptr(),
                 self.0.len() as libc::nfds_t,
-                &raw const timeout,
-                std::ptr::null(),
+                &raw mut timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0usize,
             )
         };
-        match check(done) {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {
-                self.0.iter_mut().for_each(|p| p.revents = 0);
-                Ok(())
+        if let Err(e) = check(done as libc::c_int) {
+            if e.kind() != io::ErrorKind::Interrupted {
+                return Err(e);
             }
-            other => other.map(drop),
+            self.0.iter_mut().for_each(|p| p.revents = 0);
         }
+        Ok(Duration::new(timeout.tv_sec.max(0) as u64, timeout.tv_nsec.max(0) as u32))
     }
 
     /// Whether the `index`th has input.

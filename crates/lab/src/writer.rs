@@ -106,7 +106,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::sys;
+    use crate::{clock::TimeMode, sys};
 
     /// A frame of `len` bytes that says its number.
     fn frame(number: u8, len: usize) -> Frame {
@@ -120,7 +120,7 @@ mod tests {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         let ports = [Port::onto(File::from(OwnedFd::from(ours)))];
         let cpus = sys::allowed_cpus().unwrap();
-        let (mut writer, work) = Writer::new(&ports, RunTime::begin(), &cpus);
+        let (mut writer, work) = Writer::new(&ports, RunTime::begin(TimeMode::Real), &cpus);
         assert!(writer.take(0, Time(0), BEHIND - 1, frame(0, LARGE)).is_err(), "in time");
         assert!(writer.take(0, Time(0), BEHIND, frame(0, 100)).is_err(), "small");
         assert!(writer.take(0, Time(0), BEHIND, frame(1, LARGE)).is_ok());

@@ -70,6 +70,7 @@ fn a_host_and_a_link_are_captured_where_packets_are_seen() {
     scenario.captures = vec!["h1".into(), "h1-h2".into()];
     let options = lab::Options {
         privilege: lab::acquire().unwrap(),
+        time: lab::TimeMode::Real,
         backend: lab::Backend::for_this_machine(),
         journal: &lab::Journal::at(dir.path().join("journal")),
         capture_dir: Some(dir.path()),

@@ -35,7 +35,7 @@ use crate::{
     Error, Journal, Privilege,
     buffers::Buffers,
     capture::{CaptureEnd, CaptureId, CaptureOptions, Captures},
-    clock::{Clock, RunTime},
+    clock::{Clock, RunTime, TimeMode},
     driver::{Command, Driver, LiveReport, Shared},
     error::Attempted,
     frame::Frame,
@@ -97,7 +97,7 @@ pub fn keep(scenario: &Scenario, options: &KeepOptions<'_>, ready: impl FnOnce(&
     let (commands, inbox) = channel();
     let placement = Placement::choose(spin_right.is_some());
     let buffers = Buffers::for_links(&scenario.links);
-    let time = RunTime::begin();
+    let time = RunTime::begin(TimeMode::Real);
     let captures = Captures::new(time.start());
     let driver = Driver {
         network,

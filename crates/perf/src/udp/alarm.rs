@@ -31,6 +31,8 @@ pub enum Watch {
     AsNeeded,
     /// At most a tenth: some 50 us late, but others on the same processor run on, and a busy machine lets it run when it wakes.
     Little,
+    /// Nothing: sleeps end exactly, as in virtual time, where watching the clock would stop it.
+    Never,
 }
 
 /// Waits for one instant after the other.
@@ -54,6 +56,7 @@ impl Alarm {
         let (rest, least_sleep) = match self.watch {
             Watch::AsNeeded => (self.rest.max(watched), LEAST_SLEEP),
             Watch::Little => (watched, 0),
+            Watch::Never => (0, 0),
         };
         if now + rest + least_sleep >= due {
             self.rest = (self.rest - FORGETTING).max(LEAST_REST);

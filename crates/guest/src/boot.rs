@@ -1,0 +1,170 @@
+//! Boots a guest and follows what it prints, until it ends or is killed.
+
+use std::{
+    ffi::OsString,
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    time::Duration,
+};
+
+use crate::{Error, memory_dir, sys};
+
+/// Virtual time begins here: the same in every run, 2020-01-01 UTC, nanoseconds since 1970.
+const START_NS: u64 = 1_577_836_800_000_000_000;
+/// How often the processor time of a guest that prints nothing is compared.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A guest to boot.
+#[derive(Debug)]
+pub struct Guest<'a> {
+    /// The kernel: a UML executable.
+    pub kernel: &'a Path,
+    /// Its memory, bytes. Only what it uses is taken from this machine.
+    pub memory: u64,
+    /// A directory for the kernel's process id and the like; it stays when the guest ends.
+    pub work_dir: &'a Path,
+    /// Its first process; the guest sees this machine's files read-only, at the same paths.
+    pub init: &'a Path,
+    /// The arguments of its first process. UML adds one of its own, `console=tty0`.
+    pub arguments: &'a [OsString],
+}
+
+/// What a guest prints.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A line of its console.
+    Text(String),
+    /// Nothing for a second.
+    Silence,
+    /// It has ended.
+    End,
+}
+
+/// A guest that runs. It is killed when this value is dropped.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Guest<'_> {
+    /// Starts the kernel in virtual time. It ends with this thread at the latest, and its helper processes end with it.
+    ///
+    /// # Errors
+    /// Where the kernel cannot be started, or its memory cannot be kept anywhere.
+    pub fn boot(&self) -> Result<Running, Error> {
+        let mut command = Command::new(self.kernel);
+        command
+            .arg(format!("mem={}M", self.memory >> 20))
+            .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"])
+            .arg(parameter("init=", self.init.as_os_str().into())?)
+            .args(["con=null", "con0=null,fd:1", "quiet", "panic=-1"])
+            .args(["time-travel=inf-cpu".into(), format!("time-travel-start={START_NS}")])
+            .arg(parameter("uml_dir=", self.work_dir.as_os_str().into())?)
+            .arg("--");
+        for argument in self.arguments {
+            command.arg(parameter("", argument.clone())?);
+        }
+        command
+            .env_clear()
+            .env("TMPDIR", memory_dir::choose(self.memory)?)
+            .env("HOME", "/tmp")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0);
+        // SAFETY: `prepare_kernel` makes system calls alone, as is right between fork and exec.
+        #[allow(unsafe_code)]
+        unsafe {
+            command.pre_exec(sys::prepare_kernel)
+        };
+        let start = |source| Error::Start { kernel: self.kernel.into(), source };
+        let mut child = command.spawn().map_err(start)?;
+        let output = child.stdout.take().map(BufReader::new);
+        let (sender, lines) = channel();
+        let reading = std::thread::Builder::new().name("guest console".into()).spawn(move || {
+            let Some(mut output) = output else { return };
+            let mut line = Vec::new();
+            while output.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
+                let text = String::from_utf8_lossy(&line).trim_end().to_string();
+                if sender.send(text).is_err() {
+                    return;
+                }
+                line.clear();
+            }
+        });
+        let running = Running { child, lines };
+        reading.map_err(start)?;
+        Ok(running)
+    }
+}
+
+impl Running {
+    /// The next line that it prints.
+    pub fn next_line(&mut self) -> Line {
+        match self.lines.recv_timeout(WATCH_INTERVAL) {
+            Ok(text) => Line::Text(text),
+            Err(RecvTimeoutError::Timeout) => Line::Silence,
+            Err(RecvTimeoutError::Disconnected) => Line::End,
+        }
+    }
+
+    /// Processor time that its kernel has used, its programs included.
+    pub fn processor_time(&self) -> Duration {
+        sys::processor_time(self.child.id())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The helper processes are in its process group.
+        sys::kill_group(self.child.id());
+        let _ = self.child.wait();
+    }
+}
+
+/// A word of the kernel's command line, in quotation marks where it has spaces.
+fn parameter(name: &str, value: OsString) -> Result<OsString, Error> {
+    let text = value.to_string_lossy();
+    if text.contains(['"', '\n']) {
+        return Err(Error::Path(PathBuf::from(value.clone())));
+    }
+    let mut word = OsString::from(name);
+    if text.contains(char::is_whitespace) {
+        word.push("\"");
+        word.push(&value);
+        word.push("\"");
+    } else {
+        word.push(&value);
+    }
+    Ok(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_with_spaces_are_quoted() {
+        assert_eq!(parameter("init=", "/bin/true".into()).unwrap(), "init=/bin/true");
+        assert_eq!(parameter("init=", "/a b/true".into()).unwrap(), "init=\"/a b/true\"");
+        assert!(parameter("", "/a\"b".into()).is_err());
+    }
+
+    #[test]
+    fn a_program_that_is_no_kernel_ends_at_once() {
+        let guest = Guest {
+            kernel: Path::new("/bin/true"),
+            memory: 1 << 20,
+            work_dir: Path::new("/nonexistent"),
+            init: Path::new("/bin/true"),
+            arguments: &[],
+        };
+        assert_eq!(guest.boot().unwrap().next_line(), Line::End);
+        let missing = Guest { kernel: Path::new("/nonexistent/linux"), ..guest };
+        assert!(missing.boot().unwrap_err().to_string().contains("/nonexistent/linux"));
+    }
+}

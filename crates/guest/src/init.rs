@@ -1,0 +1,70 @@
+//! The first process inside a guest: mounts what programs expect, runs one program, and switches the guest off.
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Command, ExitStatus},
+};
+
+use crate::{Error, sys};
+
+/// Where the directory that is shared with this machine is mounted. /tmp is the guest's own.
+pub const SHARED: &str = "/tmp/shared";
+
+/// What the first process is to do.
+#[derive(Debug)]
+pub struct Init<'a> {
+    /// A directory of this machine that programs may write to, mounted at [`SHARED`].
+    pub shared: &'a Path,
+    /// The kernel's random numbers follow from it: the phases of BBR's cycles, sequence numbers, ports.
+    pub seed: u64,
+}
+
+impl Init<'_> {
+    /// Runs `program` in a guest that was just booted, and switches the guest off. Where it failed, `report` is given why.
+    pub fn run(&self, program: &mut Command, report: impl FnOnce(&str)) -> ! {
+        match self.prepare().and_then(|()| status_of(program)) {
+            Ok(status) if status.success() => {}
+            Ok(status) => report(&how_it_ended(status)),
+            Err(error) => report(&error.to_string()),
+        }
+        sys::power_off()
+    }
+
+    fn prepare(&self) -> Result<(), Error> {
+        for (kind, at, options) in [
+            ("proc", "/proc", ""),
+            ("sysfs", "/sys", ""),
+            ("devtmpfs", "/dev", ""),
+            ("tmpfs", "/tmp", "mode=1777"),
+            ("tmpfs", "/run", "mode=755"),
+        ] {
+            sys::mount(kind, at, options).map_err(failed(&format!("mount {kind} at {at}")))?;
+        }
+        sys::seed_random_numbers(self.seed).map_err(failed("seed the kernel's random numbers"))?;
+        for dir in ["/dev/shm", SHARED] {
+            fs::create_dir_all(dir).map_err(failed(&format!("make {dir}")))?;
+        }
+        sys::mount("tmpfs", "/dev/shm", "mode=1777").map_err(failed("mount tmpfs at /dev/shm"))?;
+        let shared = self.shared.to_string_lossy();
+        sys::mount("hostfs", SHARED, &shared).map_err(failed(&format!("mount {shared}")))
+    }
+}
+
+fn failed(attempted: &str) -> impl FnOnce(std::io::Error) -> Error {
+    let attempted = attempted.to_string();
+    move |source| Error::Init { attempted, source }
+}
+
+fn status_of(program: &mut Command) -> Result<ExitStatus, Error> {
+    program.status().map_err(failed("start its program"))
+}
+
+fn how_it_ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("the guest's program ended with code {code}"),
+        (None, Some(signal)) => format!("the guest's program was killed by signal {signal}"),
+        (None, None) => "the guest's program ended".into(),
+    }
+}

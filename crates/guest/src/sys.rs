@@ -1,0 +1,140 @@
+//! System calls, each in one small safe function.
+#![allow(unsafe_code)]
+
+use std::{
+    ffi::CString,
+    fs::OpenOptions,
+    io, mem,
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
+    path::Path,
+    time::Duration,
+};
+
+/// `_IOW('R', 0x03, int[2])`: adds random bytes and counts them (random(4)).
+const RNDADDENTROPY: libc::c_ulong = 0x4008_5203;
+/// Random bytes that the generator is seeded with.
+const SEED_BYTES: usize = 64;
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn c_string(text: &[u8]) -> io::Result<CString> {
+    CString::new(text).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
+/// Prepares the process that becomes a guest's kernel, between fork and exec: it is killed with its parent, leaves no core
+/// file, and gets no random numbers of this machine.
+pub(crate) fn prepare_kernel() -> io::Result<()> {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain arguments; the limit lives across the call.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong))?;
+        check(libc::setrlimit(libc::RLIMIT_CORE, &raw const none))?;
+    }
+    refuse_random_numbers()
+}
+
+/// From now on getrandom(2) of this process and its children fails (ENOSYS). UML would seed the guest's random numbers with it,
+/// and then no run would be like the other. UML copes with the failure, as on Linux before 3.17.
+fn refuse_random_numbers() -> io::Result<()> {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let line = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut lines = [
+        // seccomp_data.nr
+        line(LOAD, 0, 0, 0),
+        line(JUMP, 0, 1, libc::SYS_getrandom as u32),
+        line(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+        line(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: lines.len() as u16, filter: lines.as_mut_ptr() };
+    // SAFETY: plain arguments; the program and its lines live across the call.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+        check(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program))
+    }
+}
+
+/// Kills a process group.
+pub(crate) fn kill_group(group: u32) {
+    // SAFETY: plain arguments.
+    unsafe { libc::kill(-(group as libc::pid_t), libc::SIGKILL) };
+}
+
+/// Processor time that a process has used by itself; zero where it has gone.
+pub(crate) fn processor_time(process: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name, in parentheses, may hold anything. Then utime is the 12th field and stime the 13th (proc(5)).
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let ticks: u64 = fields.iter().skip(11).take(2).flat_map(|field| field.parse::<u64>()).sum();
+    // SAFETY: takes a number and returns one.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+    Duration::from_millis(ticks * 1000 / per_second)
+}
+
+/// What a file system allows.
+pub(crate) struct FileSystem {
+    pub(crate) free_bytes: u64,
+    pub(crate) noexec: bool,
+}
+
+/// The file system that holds `path`.
+pub(crate) fn file_system(path: &Path) -> io::Result<FileSystem> {
+    let path = c_string(path.as_os_str().as_bytes())?;
+    // SAFETY: an all-zero statvfs is valid to write to; the path ends in a zero.
+    let stat = unsafe {
+        let mut stat: libc::statvfs = mem::zeroed();
+        check(libc::statvfs(path.as_ptr(), &raw mut stat))?;
+        stat
+    };
+    let free_bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
+    Ok(FileSystem { free_bytes, noexec: stat.f_flag & libc::ST_NOEXEC != 0 })
+}
+
+/// Whether this process may make files in `dir`.
+pub(crate) fn is_writable(dir: &Path) -> bool {
+    let Ok(path) = c_string(dir.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the path ends in a zero.
+    unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
+}
+
+/// Mounts a file system of this kind; one that is there already stays.
+pub(crate) fn mount(kind: &str, at: &str, options: &str) -> io::Result<()> {
+    let (name, target, data) = (c_string(kind.as_bytes())?, c_string(at.as_bytes())?, c_string(options.as_bytes())?);
+    // SAFETY: all strings end in zeros and live across the call.
+    let done =
+        unsafe { libc::mount(name.as_ptr(), target.as_ptr(), name.as_ptr(), 0, data.as_ptr().cast()) };
+    match check(done) {
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Ok(()),
+        other => other,
+    }
+}
+
+/// Seeds the kernel's random numbers, so that nobody waits for them and every run has the same.
+pub(crate) fn seed_random_numbers(seed: u64) -> io::Result<()> {
+    /// `struct rand_pool_info` (linux/random.h).
+    #[repr(C)]
+    struct Pool {
+        entropy_bits: libc::c_int,
+        bytes: libc::c_int,
+        data: [u8; SEED_BYTES],
+    }
+    let mut data = [0; SEED_BYTES];
+    data[..8].copy_from_slice(&seed.to_le_bytes());
+    let pool = Pool { entropy_bits: SEED_BYTES as libc::c_int * 8, bytes: SEED_BYTES as libc::c_int, data };
+    let device = OpenOptions::new().write(true).open("/dev/urandom")?;
+    // SAFETY: RNDADDENTROPY reads a `struct rand_pool_info` with as many bytes as it says.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), RNDADDENTROPY as _, &raw const pool) })
+}
+
+/// Switches the guest off.
+pub(crate) fn power_off() -> ! {
+    // SAFETY: plain arguments.
+    unsafe {
+        libc::sync();
+        libc::reboot(libc::RB_POWER_OFF);
+    }
+    std::process::exit(1)
+}

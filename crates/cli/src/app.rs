@@ -5,9 +5,9 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    bdp, cc_command, diagnose_command, exit, export_command, guest_command, import_command, lab_command, manual, output,
-    probe_command, records, reproduce, run, scenario_command, serve_command, sweep_command, test_args,
-    test_command, tune_command, view_command, watch_command,
+    bdp, cc_command, diagnose_command, exit, export_command, guest_command, import_command, lab_command,
+    manual, output, probe_command, records, reproduce, run, scenario_command, serve_command, sweep_command,
+    test_args, test_command, tune_command, view_command, watch_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.

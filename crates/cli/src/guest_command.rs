@@ -72,7 +72,9 @@ fn init(args: &InitArgs) -> anyhow::Result<()> {
     // The kernel's `init=` as it is. Before /proc is mounted /proc/self/exe is, through hostfs, the UML kernel.
     let program = std::env::args_os().next().context("cannot tell where this program is")?;
     let init = Init { shared: &args.shared, seed: args.seed };
-    init.run(Command::new(program).args(["guest", "run"]), |why| output::text(&format!("{why}\n")).unwrap_or(()))
+    init.run(Command::new(program).args(["guest", "run"]), |why| {
+        output::text(&format!("{why}\n")).unwrap_or(())
+    })
 }
 
 /// Runs the scenario of the shared directory and leaves a record there.
@@ -98,8 +100,7 @@ fn run_scenario() -> anyhow::Result<()> {
         // Nobody reads it who could miss it.
         let _ = output::text(&format!("{}\n", ProgressLine::of(progress)));
     };
-    let rows =
-        lab_engine::run(&scenario, &registered, run, &setup, &mut report, &mut writer, &stop)?;
+    let rows = lab_engine::run(&scenario, &registered, run, &setup, &mut report, &mut writer, &stop)?;
     begun.runs.push(rows.summary);
     writer.finish(&begun, &rows.flows, &rows.links, &rows.events)?;
     match rows.failed {

@@ -244,15 +244,8 @@ fn run(
             let registered = congestion::register(&job.scenario, asked.path)?;
             let mut teller = teller();
             let mut report = |progress: &lab::Progress| teller.tell(progress);
-            let ran = lab_engine::run(
-                &job.scenario,
-                &registered,
-                begun,
-                setup,
-                &mut report,
-                writer,
-                means.stop,
-            );
+            let ran =
+                lab_engine::run(&job.scenario, &registered, begun, setup, &mut report, writer, means.stop);
             teller.finish();
             ran
         }

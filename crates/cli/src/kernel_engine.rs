@@ -21,7 +21,7 @@ use schema::{FlowSample, RunSummary, SUMMARY_SCHEMA, Summary};
 use serde::{Deserialize, Serialize};
 use units::{KernelVersion, Time};
 
-use crate::{exit::Exit, lab_engine::Rows};
+use crate::{exit::Exit, flow_context::FlowPath, lab_engine::Rows};
 
 /// The shared directory's name, inside the record's.
 const SHARED_DIR: &str = "guest";
@@ -38,8 +38,14 @@ const WORK_DIR: &str = "uml";
 /// and a file that asks the guest to stop early.
 pub const STOP: &str = "stop";
 
-/// A guest's memory, beside what its buffers and queues may hold.
-const MEMORY: u64 = 1 << 30;
+/// A guest's memory beside what is on the way in its network, bytes. Only what is used is taken from this machine.
+const BASE_MEMORY: u64 = 2 << 30;
+/// Of a frame on the way, the network keeps its buffer, and the hosts what is not yet acknowledged or read.
+const COPIES: u64 = 3;
+/// More than this is never on the way: it is that of 100 Gb/s over 300 ms.
+const MAX_HELD: u64 = 4 << 30;
+/// The largest packets that a queue counted in packets may hold, bytes.
+const MAX_MTU: u32 = 9000;
 /// A guest whose clock does not move for this much processor time is caught in a loop that waits for the time to pass.
 const STUCK: Duration = Duration::from_secs(120);
 /// A guest that does nothing for this time on the wall's clock waits for something that will never come.
@@ -86,10 +92,8 @@ impl ProgressLine {
             snd_mss_bytes: sample.snd_mss_bytes,
             srtt_us: sample.srtt_us,
         };
-        let line = ProgressLine {
-            elapsed_ns: progress.elapsed.0,
-            flows: progress.flows.iter().map(flow).collect(),
-        };
+        let line =
+            ProgressLine { elapsed_ns: progress.elapsed.0, flows: progress.flows.iter().map(flow).collect() };
         serde_json::to_string(&line).unwrap_or_default()
     }
 
@@ -141,8 +145,34 @@ pub fn check(scenario: &Scenario) -> anyhow::Result<()> {
             ))
             .into());
         }
+        if matches!(flow.kind, Kind::Tcp(_))
+            && FlowPath::of(scenario, flow).is_some_and(|path| is_instant(&path))
+        {
+            return Err(Exit::BadInput(format!(
+                "flow {}: no link on its path has a rate or a delay, so all of its data would be sent in no time and the guest's \
+                 clock would never move; give a link a rate",
+                flow.name
+            ))
+            .into());
+        }
     }
     Ok(())
+}
+
+/// Whether data crosses a path and is acknowledged in no time.
+fn is_instant(path: &FlowPath<'_>) -> bool {
+    path.rtt == Time(0) && path.slowest().is_none()
+}
+
+/// What a guest needs for a scenario, bytes.
+fn memory(scenario: &Scenario) -> u64 {
+    let directions = scenario.links.iter().flat_map(|link| [&link.forward, &link.backward]);
+    let held = directions.map(|direction| {
+        let rate = direction.rate.mean().map_or(0.0, units::BitRate::as_f64);
+        let on_the_way = (rate / 8.0 * direction.delay.as_secs_f64()) as u64;
+        on_the_way + direction.queue.bytes(u64::from(MAX_MTU)).map_or(0, |bytes| bytes.0)
+    });
+    BASE_MEMORY + COPIES * held.fold(0, u64::saturating_add).min(MAX_HELD)
 }
 
 /// Runs the scenario in a guest and completes `summary`. Progress goes to `report`.
@@ -159,7 +189,7 @@ pub fn run(
     let program = std::env::current_exe().context("cannot tell where this program is")?;
     let guest = Guest {
         kernel: &kernel.path,
-        memory: MEMORY,
+        memory: memory(scenario),
         work_dir: &shared.0.join(WORK_DIR),
         init: &program,
         arguments: &[
@@ -284,13 +314,7 @@ impl Shared {
             kernel: summary.kernel,
             ..guests
         };
-        Ok(Rows {
-            summary,
-            flows: run.flows()?,
-            links: run.links()?,
-            events: run.events()?,
-            failed: failure,
-        })
+        Ok(Rows { summary, flows: run.flows()?, links: run.links()?, events: run.events()?, failed: failure })
     }
 }
 

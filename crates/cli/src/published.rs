@@ -1,7 +1,8 @@
 //! The published figures beside ours.
 
 use scenario::{Figure, LinkMetric, Metric, Published, RunMetric, Sense};
-use schema::{FlowSummary, PublishedResult, PublishedVerdict, RunSummary};
+use schema::{FlowSummary, KernelFigure, PublishedResult, PublishedVerdict, RunSummary};
+use units::KernelVersion;
 
 use crate::reliability::{self, Unreliable};
 
@@ -22,41 +23,36 @@ fn compare_one(
     kernel: &str,
     without_run: &impl Fn(&Published) -> Option<f64>,
 ) -> PublishedResult {
-    let of_engine = |engine: &'static str| {
-        runs.iter()
-            .filter(move |run| run.engine == engine && run.variant == published.variant && !run.partial)
-    };
-    let mean = |engine: &'static str| {
-        let values: Vec<f64> = of_engine(engine).filter_map(|run| value(published, run)).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-    };
-    let (sim, lab) = (mean("sim"), mean("lab"));
     let closed = published.figure.is_closed_form();
-    let model = if closed { without_run(published) } else { mean("model") };
-    let holds = |engine: &'static str| {
-        let own = of_engine(engine).find_map(|run| run.kernel.as_deref());
-        published.holds_on(own.unwrap_or(kernel))
+    let candidate = |engine: &'static str, own_kernel: Option<&str>| {
+        let of_engine = |run: &&RunSummary| {
+            run.engine == engine
+                && run.variant == published.variant
+                && !run.partial
+                && (own_kernel.is_none() || run.kernel.as_deref() == own_kernel)
+        };
+        let runs: Vec<&RunSummary> = runs.iter().filter(of_engine).collect();
+        let values: Vec<f64> = runs.iter().filter_map(|run| value(published, run)).collect();
+        let figure = match engine {
+            "model" if closed => without_run(published),
+            _ => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
+        };
+        let on = runs.iter().find_map(|run| run.kernel.as_deref()).unwrap_or(kernel);
+        Some(Candidate { holds: published.holds_on(on), figure: figure?, runs })
     };
-    // What is nearest to reality judges, of those that are what the publication speaks of.
-    let known: Vec<(&'static str, f64)> = [("lab", lab), ("sim", sim), ("model", model)]
+    let (model, sim, lab) = (candidate("model", None), candidate("sim", None), candidate("lab", None));
+    let guests: Vec<(&str, Candidate<'_>)> = guest_kernels(runs)
         .into_iter()
-        .filter_map(|(engine, figure)| Some((engine, figure?)))
+        .filter_map(|version| Some((version, candidate(GUEST, Some(version))?)))
         .collect();
-    let judge = known.iter().find(|(engine, _)| holds(engine)).or(known.first());
-    let mut unreliable = Unreliable::default();
-    for run in judge.iter().flat_map(|(engine, _)| of_engine(engine)).filter(|_| !closed) {
-        unreliable.merge(reliability::judge(published, run));
-    }
-    let verdict = match judge {
-        None => PublishedVerdict::NotRun,
-        Some(_) if published.value.is_none() => PublishedVerdict::NoFigure,
-        // Whether it agrees or not: an unreliable figure proves nothing.
-        Some(_) if unreliable.is_so() && unreliable.disturbed => PublishedVerdict::Unreliable,
-        Some(_) if unreliable.is_so() => PublishedVerdict::Untrusted,
-        Some((_, ours)) if published.agrees(*ours) == Some(true) => PublishedVerdict::Within,
-        Some(_) if published.contradiction.is_some() => PublishedVerdict::Contradicted,
-        Some((engine, _)) if !holds(engine) => PublishedVerdict::Differs,
-        Some(_) => PublishedVerdict::Missed,
+    // What is nearest to reality judges, of those that are what the publication speaks of. A guest kernel is, and nothing
+    // disturbs it.
+    let known: Vec<&Candidate<'_>> =
+        guests.iter().map(|(_, guest)| guest).rev().chain(&lab).chain(&sim).chain(&model).collect();
+    let judge = known.iter().find(|candidate| candidate.holds).or(known.first());
+    let (verdict, unreliable) = match judge {
+        None => (PublishedVerdict::NotRun, Unreliable::default()),
+        Some(judge) => judge.verdict(published),
     };
     PublishedResult {
         id: published.id.clone(),
@@ -70,9 +66,17 @@ fn compare_one(
         },
         unit: published.unit().into(),
         tolerance: published.tolerance,
-        model,
-        sim,
-        lab,
+        model: model.as_ref().map(|model| model.figure),
+        sim: sim.as_ref().map(|sim| sim.figure),
+        lab: lab.as_ref().map(|lab| lab.figure),
+        kernels: guests
+            .iter()
+            .map(|(version, guest)| KernelFigure {
+                kernel: (*version).into(),
+                figure: guest.figure,
+                verdict: guest.verdict(published).0,
+            })
+            .collect(),
         model_published_kernel: if closed || published.holds_on(kernel) {
             None
         } else {
@@ -86,6 +90,46 @@ fn compare_one(
         contradiction: published.contradiction.clone(),
         why: published.why.clone(),
     }
+}
+
+/// The engine of guest kernels, in the record.
+const GUEST: &str = "kernel";
+
+/// An engine's figure beside a published one, with the runs whose mean it is.
+struct Candidate<'a> {
+    figure: f64,
+    runs: Vec<&'a RunSummary>,
+    /// The published figure holds for its kernel.
+    holds: bool,
+}
+
+impl Candidate<'_> {
+    fn verdict(&self, published: &Published) -> (PublishedVerdict, Unreliable) {
+        let mut unreliable = Unreliable::default();
+        for run in self.runs.iter().filter(|_| !published.figure.is_closed_form()) {
+            unreliable.merge(reliability::judge(published, run));
+        }
+        let verdict = match () {
+            () if published.value.is_none() => PublishedVerdict::NoFigure,
+            // Whether it agrees or not: an unreliable figure proves nothing.
+            () if unreliable.is_so() && unreliable.disturbed => PublishedVerdict::Unreliable,
+            () if unreliable.is_so() => PublishedVerdict::Untrusted,
+            () if published.agrees(self.figure) == Some(true) => PublishedVerdict::Within,
+            () if published.contradiction.is_some() => PublishedVerdict::Contradicted,
+            () if !self.holds => PublishedVerdict::Differs,
+            () => PublishedVerdict::Missed,
+        };
+        (verdict, unreliable)
+    }
+}
+
+/// The versions of all guest kernels among the runs, oldest first.
+fn guest_kernels(runs: &[RunSummary]) -> Vec<&str> {
+    let mut versions: Vec<&str> =
+        runs.iter().filter(|run| run.engine == GUEST).filter_map(|run| run.kernel.as_deref()).collect();
+    versions.sort_by_key(|version| (version.parse::<KernelVersion>().ok(), *version));
+    versions.dedup();
+    versions
 }
 
 /// A run's figure, in the published one's unit.

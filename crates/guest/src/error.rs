@@ -17,7 +17,9 @@ pub enum Error {
         source: io::Error,
     },
     /// No directory can hold a guest's memory.
-    #[error("no directory can hold the guest's memory of {needed_mb} MB: {tried}; set TMPDIR to a directory with space that is not mounted noexec")]
+    #[error(
+        "no directory can hold the guest's memory of {needed_mb} MB: {tried}; set TMPDIR to a directory with space that is not mounted noexec"
+    )]
     NoMemory {
         /// What is needed, MB.
         needed_mb: u64,

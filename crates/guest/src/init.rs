@@ -12,6 +12,9 @@ use crate::{Error, sys};
 /// Where the directory that is shared with this machine is mounted. /tmp is the guest's own.
 pub const SHARED: &str = "/tmp/shared";
 
+/// Memory that TCP may use, in pages: that of a machine with 64 GB (net/ipv4/tcp.c, tcp_init_mem).
+const TCP_MEM: (&str, &str) = ("/proc/sys/net/ipv4/tcp_mem", "786432 1048576 1572864");
+
 /// What the first process is to do.
 #[derive(Debug)]
 pub struct Init<'a> {
@@ -48,7 +51,9 @@ impl Init<'_> {
         }
         sys::mount("tmpfs", "/dev/shm", "mode=1777").map_err(failed("mount tmpfs at /dev/shm"))?;
         let shared = self.shared.to_string_lossy();
-        sys::mount("hostfs", SHARED, &shared).map_err(failed(&format!("mount {shared}")))
+        sys::mount("hostfs", SHARED, &shared).map_err(failed(&format!("mount {shared}")))?;
+        // The limit follows from the machine's memory, and a guest has little: hosts of the labs are large.
+        fs::write(TCP_MEM.0, TCP_MEM.1).map_err(failed(&format!("set {}", TCP_MEM.0)))
     }
 }
 

@@ -102,10 +102,10 @@ pub(crate) fn is_writable(dir: &Path) -> bool {
 
 /// Mounts a file system of this kind; one that is there already stays.
 pub(crate) fn mount(kind: &str, at: &str, options: &str) -> io::Result<()> {
-    let (name, target, data) = (c_string(kind.as_bytes())?, c_string(at.as_bytes())?, c_string(options.as_bytes())?);
+    let (name, target, data) =
+        (c_string(kind.as_bytes())?, c_string(at.as_bytes())?, c_string(options.as_bytes())?);
     // SAFETY: all strings end in zeros and live across the call.
-    let done =
-        unsafe { libc::mount(name.as_ptr(), target.as_ptr(), name.as_ptr(), 0, data.as_ptr().cast()) };
+    let done = unsafe { libc::mount(name.as_ptr(), target.as_ptr(), name.as_ptr(), 0, data.as_ptr().cast()) };
     match check(done) {
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Ok(()),
         other => other,

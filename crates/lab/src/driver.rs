@@ -236,7 +236,8 @@ impl Driver<'_> {
             if mode == TimeMode::Real
                 && wait == Wait::Poll(0)
                 && !read
-                && self.network.next_wake().is_none_or(|wake| wake > after) {
+                && self.network.next_wake().is_none_or(|wake| wake > after)
+            {
                 shared.spun.fetch_add(now.0 - before.0, Ordering::Relaxed);
             }
             // A nap counts at once, or the next turn would take another.

@@ -19,8 +19,8 @@ pub use event::{EMULATOR, Event, EventKind, SAMPLER};
 pub use flow_sample::FlowSample;
 pub use link_sample::LinkSample;
 pub use summary::{
-    BUSY_SHARE, DiscardedRun, FlowSummary, HostInfo, Limited, LinkSummary, PublishedResult, PublishedVerdict,
-    Quality, RunSummary, SUMMARY_SCHEMA, Setting, Summary,
+    BUSY_SHARE, DiscardedRun, FlowSummary, HostInfo, KernelFigure, Limited, LinkSummary, PublishedResult,
+    PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Setting, Summary,
 };
 pub use sweep::{
     Fit, FitDocument, FitFigure, FitTried, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField,

@@ -465,6 +465,9 @@ pub struct PublishedResult {
     pub sim: Option<f64>,
     /// The lab's figure (the mean of its repeats).
     pub lab: Option<f64>,
+    /// The figures of guest kernels in virtual time, oldest version first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<KernelFigure>,
     /// The model's figure for the kernel that the published figure holds for, where it differs from this one's.
     #[serde(default)]
     pub model_published_kernel: Option<f64>,
@@ -478,6 +481,17 @@ pub struct PublishedResult {
     pub contradiction: Option<String>,
     /// Why it differs, where that is known.
     pub why: Option<String>,
+}
+
+/// A published result's figure in a guest kernel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KernelFigure {
+    /// The guest's Linux version, as in `6.1.192`.
+    pub kernel: String,
+    /// The mean over its repeats, in the result's unit.
+    pub figure: f64,
+    /// How it compares.
+    pub verdict: PublishedVerdict,
 }
 
 /// How our figure compares with a published one.

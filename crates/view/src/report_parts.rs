@@ -157,7 +157,10 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
     ];
     let columns: Vec<EngineColumn> = columns.into_iter().filter(|(_, get)| has(*get)).collect();
     let mut table = Table::new(&["", "published"]);
+    let kernels = crate::table::kernels(results);
     table.head(columns.iter().map(|(name, _)| *name), true);
+    let heads: Vec<String> = kernels.iter().map(|version| format!("Linux {version}")).collect();
+    table.head(heads.iter().map(String::as_str), true);
     table.head(["verdict", "why"], false);
     for result in results {
         let variant = result.variant.as_ref().map(|name| format!(" ({})", escape(name))).unwrap_or_default();
@@ -175,6 +178,17 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
             let figure =
                 get(result).map_or("\u{2013}".to_owned(), |value| words::figure(value, &result.unit));
             table.number(&escape(&figure));
+        }
+        for version in &kernels {
+            match result.kernels.iter().find(|known| known.kernel == *version) {
+                Some(known) if known.verdict != result.verdict => table.number(&format!(
+                    "{}<br>{}",
+                    escape(&words::figure(known.figure, &result.unit)),
+                    chip(known.verdict)
+                )),
+                Some(known) => table.number(&escape(&words::figure(known.figure, &result.unit))),
+                None => table.number("\u{2013}"),
+            }
         }
         table.cell(&chip(result.verdict));
         let why =

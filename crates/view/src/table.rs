@@ -2,6 +2,7 @@
 
 use record::{Run, RunEntry};
 use schema::{Cause, FlowSummary, PublishedResult, RunSummary};
+use units::KernelVersion;
 
 use crate::compare::{Comparison, MetricComparison};
 use crate::label::{CcNames, fairness, run_labels};
@@ -130,18 +131,11 @@ pub fn published(results: &[PublishedResult]) -> String {
     if results.is_empty() {
         return String::new();
     }
-    let mut rows = vec![texts(["", "PUBLISHED", "MODEL", "SIM", "LAB", "VERDICT"])];
+    let kernels = kernels(results);
+    let mut rows = vec![with_kernels(&["", "PUBLISHED", "MODEL", "SIM", "LAB"], &kernels)];
     let mut reasons = Vec::new();
     for result in results {
-        let figure = |value: Option<f64>| or_unknown(value, |v| words::figure(v, &result.unit));
-        rows.push(vec![
-            result.id.clone(),
-            words::published(result),
-            figure(result.model),
-            figure(result.sim),
-            figure(result.lab),
-            words::verdict(result.verdict).to_owned(),
-        ]);
+        rows.push([vec![result.id.clone(), words::published(result)], figures(result, &kernels)].concat());
         if let Some(model) = result.model_published_kernel {
             let model = words::figure(model, &result.unit);
             reasons
@@ -158,7 +152,7 @@ pub fn published(results: &[PublishedResult]) -> String {
         }
     }
     // An engine that gave nothing needs no column.
-    for column in [4, 3, 2] {
+    for column in (2..rows[0].len() - 1).rev() {
         if rows.iter().skip(1).all(|row| row[column] == UNKNOWN) {
             rows.iter_mut().for_each(|row| drop(row.remove(column)));
         }
@@ -168,24 +162,53 @@ pub fn published(results: &[PublishedResult]) -> String {
     table(&rows, &right) + &reasons.concat()
 }
 
+/// The versions of all guest kernels that have a figure, oldest first.
+pub(crate) fn kernels<'a>(results: impl IntoIterator<Item = &'a PublishedResult>) -> Vec<&'a str> {
+    let mut versions: Vec<&str> =
+        results.into_iter().flat_map(|result| &result.kernels).map(|known| known.kernel.as_str()).collect();
+    versions.sort_by_key(|version| (version.parse::<KernelVersion>().ok(), *version));
+    versions.dedup();
+    versions
+}
+
+/// A table's head with a column for each guest kernel, and one for the verdict.
+fn with_kernels(head: &[&str], kernels: &[&str]) -> Vec<String> {
+    let kernels = kernels.iter().map(|version| format!("LINUX {version}"));
+    head.iter().map(|name| (*name).to_owned()).chain(kernels).chain(["VERDICT".to_owned()]).collect()
+}
+
+/// The figures of all engines, and the verdict. A guest kernel whose verdict is another than the result's has it beside.
+fn figures(result: &PublishedResult, kernels: &[&str]) -> Vec<String> {
+    let figure = |value: Option<f64>| or_unknown(value, |v| words::figure(v, &result.unit));
+    let guest = |version: &&str| {
+        let known = result.kernels.iter().find(|known| known.kernel == *version);
+        match known {
+            Some(known) if known.verdict != result.verdict => {
+                format!("{} ({})", figure(Some(known.figure)), words::verdict(known.verdict))
+            }
+            known => figure(known.map(|known| known.figure)),
+        }
+    };
+    let engines = [result.model, result.sim, result.lab].map(figure);
+    let guests = kernels.iter().map(guest);
+    engines.into_iter().chain(guests).chain([words::verdict(result.verdict).to_owned()]).collect()
+}
+
 /// Published results, each with its figures or with where it is shown; then what the sources contradict and what is to be
 /// known of each.
 pub fn reproduced(results: &[Reproduced]) -> String {
-    let mut rows = vec![texts(["ID", "FIGURE", "PUBLISHED", "MODEL", "SIM", "LAB", "VERDICT"])];
+    let kernels = kernels(results.iter().flat_map(|result| &result.figures).map(|one| &one.figure));
+    let mut rows = vec![with_kernels(&["ID", "FIGURE", "PUBLISHED", "MODEL", "SIM", "LAB"], &kernels)];
     let (mut remarks, mut shown): (Vec<String>, Vec<Vec<String>>) = (Vec::new(), Vec::new());
     for result in results {
         for ReproducedFigure { scenario, figure } in &result.figures {
-            let of = |value: Option<f64>| or_unknown(value, |v| words::figure(v, &figure.unit));
             let variant = figure.variant.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
-            rows.push(vec![
+            let first = vec![
                 result.id.clone(),
                 format!("{scenario}{variant}: {}", figure.metric),
                 words::published(figure),
-                of(figure.model),
-                of(figure.sim),
-                of(figure.lab),
-                words::verdict(figure.verdict).to_owned(),
-            ]);
+            ];
+            rows.push([first, figures(figure, &kernels)].concat());
             let contradiction =
                 figure.contradiction.as_ref().map(|text| format!("the source contradicts itself: {text}"));
             let unreliable = (!figure.faults.is_empty()).then(|| {
@@ -206,7 +229,9 @@ pub fn reproduced(results: &[Reproduced]) -> String {
     }
     let mut out = String::new();
     if rows.len() > 1 {
-        out.push_str(&table(&rows, &[false, false, true, true, true, true, false]));
+        let last = rows[0].len() - 1;
+        let right: Vec<bool> = (0..=last).map(|column| column > 1 && column != last).collect();
+        out.push_str(&table(&rows, &right));
     }
     if !remarks.is_empty() {
         out.push('\n');

@@ -181,7 +181,8 @@ pub fn gather_published(all: &mut Vec<PublishedResult>, one: &PublishedResult) {
 
 /// Fills in what another record knows of a published figure; what is nearest to reality judges.
 fn add_published(known: &mut PublishedResult, one: &PublishedResult) {
-    let rank = |p: &PublishedResult| (p.lab.is_some(), p.sim.is_some(), p.model.is_some());
+    let rank =
+        |p: &PublishedResult| (!p.kernels.is_empty(), p.lab.is_some(), p.sim.is_some(), p.model.is_some());
     if rank(one) > rank(known) {
         known.verdict = one.verdict;
     }
@@ -189,4 +190,9 @@ fn add_published(known: &mut PublishedResult, one: &PublishedResult) {
     known.model_published_kernel = known.model_published_kernel.or(one.model_published_kernel);
     known.sim = known.sim.or(one.sim);
     known.lab = known.lab.or(one.lab);
+    for guest in &one.kernels {
+        if !known.kernels.iter().any(|own| own.kernel == guest.kernel) {
+            known.kernels.push(guest.clone());
+        }
+    }
 }

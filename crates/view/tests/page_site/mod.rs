@@ -92,6 +92,7 @@ fn summary() -> Summary {
         model: None,
         sim: Some(5e5),
         lab: None,
+        kernels: Vec::new(),
         model_published_kernel: None,
         verdict: PublishedVerdict::Within,
         faults: Vec::new(),

@@ -153,10 +153,9 @@ pub(crate) struct InTurn {
 }
 
 impl Observed {
-    /// Goodput of the test, bit/s.
-    pub(crate) fn got(&self) -> f64 {
-        let flow = self.flow.as_ref();
-        flow.and_then(|flow| flow.steady_goodput_bps.or(flow.goodput_bps)).unwrap_or(0.0)
+    /// Goodput of the test, bit/s; 0 where there was no test.
+    pub fn got(&self) -> f64 {
+        self.flow.as_ref().and_then(FlowSummary::steady_or_overall_goodput_bps).unwrap_or(0.0)
     }
 
     /// What the slowest link carries where nobody else uses it, as TCP payload in bit/s: a burst of datagrams shares it with other

@@ -296,7 +296,7 @@ impl Twin {
         let name = seen.rows.first()?.flow.clone();
         let flow =
             verdict::summarize(&seen.rows, &[], &times, &FlowContext { name, ..FlowContext::default() });
-        flow.steady_goodput_bps.or(flow.goodput_bps)
+        flow.steady_or_overall_goodput_bps()
     }
 
     /// A scenario file for whoever wants to run it: the path, and the test after other traffic has begun.

@@ -81,7 +81,7 @@ impl<'a> VirtualPath<'a> {
     pub fn goodput(&mut self, time: Time) -> f64 {
         let plan = TcpPlan { time, congestion: None };
         let seen = self.tcp(&plan).unwrap().unwrap_or_default();
-        seen.flow.steady_goodput_bps.or(seen.flow.goodput_bps).unwrap_or(0.0)
+        seen.flow.steady_or_overall_goodput_bps().unwrap_or(0.0)
     }
 }
 

@@ -92,12 +92,10 @@ impl Recording {
         for connection in watcher.connections().filter(|connection| connection.closed_ns.is_none()) {
             let other = pairs.other_end(connection);
             if flows::acked(connection) > 0 || connection.look.wqueue_bytes > 0 {
-                let sender = (connection.place.clone(), connection.look.ends.local.ip());
-                self.devices.entry(sender).or_insert_with_key(|sender| outgoing(watcher, sender));
-                self.row(connection, other, true, &mut rows, &mut told);
+                self.row(watcher, connection, other, true, &mut rows, &mut told);
             }
             if other.is_none() && flows::received(connection) > 0 {
-                self.row(connection, None, false, &mut rows, &mut told);
+                self.row(watcher, connection, None, false, &mut rows, &mut told);
             }
         }
         let traced = self.trace(watcher, events, &mut told);
@@ -114,6 +112,7 @@ impl Recording {
     /// A row of the flow that a connection sends or receives.
     fn row(
         &mut self,
+        watcher: &Watcher,
         connection: &Followed,
         other: Option<&Followed>,
         sends: bool,
@@ -133,8 +132,12 @@ impl Recording {
         }
         let flow = self.flows.entry(name.clone()).or_insert_with(|| {
             told.push(Event { time_us, subject: name, kind: EventKind::Start, value: 0 });
+            let sender = sends.then(|| (connection.place.clone(), ends.local.ip()));
+            if let Some(sender) = &sender {
+                self.devices.entry(sender.clone()).or_insert_with(|| outgoing(watcher, sender));
+            }
             Flow {
-                sender: sends.then(|| (connection.place.clone(), ends.local.ip())),
+                sender,
                 from: ends.local.ip().to_string(),
                 to: ends.peer.ip().to_string(),
                 before: counted,

@@ -4,7 +4,7 @@ use schema::FlowSample;
 use units::{BitRate, Time, three_digits};
 
 use crate::{
-    observed::{Capacity, Datagrams},
+    observed::{Capacity, Datagrams, POLICED_SHARE},
     path::{Arrived, Burst, DatagramPlan, Path},
 };
 
@@ -22,9 +22,8 @@ const GREW: f64 = 1.2;
 /// What only looks for loss: so much of what the path has to give, for at least so many seconds.
 const HALF: f64 = 0.5;
 const LOSS_TIME: f64 = 2.5;
-/// How long the path is overloaded to see what a policer lets pass in the long run, and what is less than a burst got.
+/// How long the path is overloaded to see what a policer lets pass in the long run.
 const LATER: Time = Time::from_secs(3);
-const LESS: f64 = 0.93;
 /// As long as it takes to lose so many datagrams, if they are lost as often as TCP's packets.
 const ENOUGH_LOST: f64 = 8.0;
 /// The rate of a burst is what arrived after this share of its time, when the queue on the way is full.
@@ -85,7 +84,7 @@ pub(crate) fn later<P: Path>(path: &mut P, payload: u32, capacity: &mut Capacity
         return Ok(());
     };
     let bps = burst.arrived.bps * tcp_share(payload);
-    if bps < LESS * capacity.goodput_bps {
+    if bps < POLICED_SHARE * capacity.goodput_bps {
         capacity.later_bps = Some(bps);
         capacity.at_once_bytes = Some(burst.arrived.at_once_bytes);
     }

@@ -1,6 +1,6 @@
 //! What was measured and read of a path and its hosts, and what follows from several measurements together.
 
-use model::bdp_f64;
+use model::{bdp_f64, loss_for_reno};
 use probe::{AvailableAnswer, Interval};
 use schema::{Cause, FlowSummary};
 use serde::Serialize;
@@ -14,8 +14,8 @@ const WHOLE: f64 = 0.88;
 /// A thread that runs or waits for a processor for so much of the time has no time left.
 const BUSY: f64 = 0.85;
 
-/// A burst that gets less than so much of what short trains do.
-const POLICED: f64 = 0.93;
+/// A path is policed where a longer load gets less than this share of what a shorter one gets.
+pub(crate) const POLICED_SHARE: f64 = 0.93;
 /// A queue that is there in so many of the samples stands.
 const STANDS: f64 = 0.8;
 /// What others have is known by a burst to within this share of what the path carries.
@@ -36,8 +36,8 @@ const AMPLE_QUEUE: f64 = 0.5;
 const EXPECTED: f64 = 0.9;
 /// Several connections that get so many times what one does are served in turn.
 const IN_TURN: f64 = 1.25;
-/// From so many packets on that were lost by chance it is known how often they are.
-const LOST_KNOWN: u64 = 3;
+/// Minimum number of lost packets from which a loss rate is computed.
+pub(crate) const MIN_LOST_FOR_RATE: u64 = 3;
 /// IPv4 and TCP headers with timestamps, bytes.
 const TCP_IP_HEADERS: f64 = 52.0;
 
@@ -205,7 +205,7 @@ impl Observed {
         let (answer, probed) = (self.available.as_ref()?, self.probed_bps()?);
         let left = answer.available_bps.map(|left| left.value * payload_share(answer.packet_bytes));
         let is_alone = left.is_some_and(|left| left >= UNSHARED * probed);
-        (self.emptied_a_bucket() || (is_alone && capacity.goodput_bps < POLICED * probed))
+        (self.emptied_a_bucket() || (is_alone && capacity.goodput_bps < POLICED_SHARE * probed))
             .then_some(capacity.goodput_bps)
     }
 
@@ -313,15 +313,15 @@ impl Observed {
         Some(self.losses?.episodes as f64 / sent.max(1) as f64)
     }
 
-    /// How often packets are lost by chance if that is what holds TCP down: as often as the test lost some, or as it takes to hold TCP
-    /// below what the path carries (Mathis et al. 1997), the less of both. `None` where nothing holds it down.
+    /// The loss rate to search for: the test's own, or the largest at which Reno still fills the path (Mathis et al. 1997), whichever is
+    /// less. `None` where nothing holds TCP down.
     pub(crate) fn share_to_find(&self) -> Option<f64> {
         if self.is_whole() {
             return self.lost_share();
         }
         let packets = self.bdp()? / self.flow.as_ref()?.mss_bytes.unwrap_or(1448) as f64;
-        let matters = 1.5 / packets.max(1.0).powi(2);
-        Some(self.lost_share().map_or(matters, |lost| lost.min(matters)))
+        let harmful = loss_for_reno(packets);
+        Some(self.lost_share().map_or(harmful, |lost| lost.min(harmful)))
     }
 
     /// How often packets are lost by chance, as far as that is known: as datagrams are, and TCP's packets where its window
@@ -335,7 +335,7 @@ impl Observed {
                 None => (self.datagrams.lost, self.datagrams.sent),
             };
         match lost {
-            LOST_KNOWN.. => lost as f64 / sent as f64,
+            MIN_LOST_FOR_RATE.. => lost as f64 / sent as f64,
             _ if are_tcps => self.lost_share().unwrap_or(0.0),
             _ => 0.0,
         }

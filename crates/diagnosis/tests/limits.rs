@@ -24,6 +24,20 @@ fn facts(settings: &[(&str, &str)]) -> HostFacts {
     facts
 }
 
+/// A path that was overloaded and carried this, with no queue and no policer seen.
+fn capacity(goodput_bps: f64) -> Capacity {
+    Capacity {
+        goodput_bps,
+        at_least: false,
+        offered_bps: None,
+        queue: None,
+        later_bps: None,
+        overflows_here: false,
+        at_once_bytes: None,
+        how: "datagrams".into(),
+    }
+}
+
 /// A path of 100 Mb/s and 20 ms without a fault, and a test that got `got_bps` and was limited by `cause`.
 fn seen(got_bps: f64, cause: Cause) -> Observed {
     let mut limited = Limited::default();
@@ -37,16 +51,7 @@ fn seen(got_bps: f64, cause: Cause) -> Observed {
         usual_rtt: None,
         expected: Some((94.1e6, "--rate 100 Mb/s".into())),
         mtu: Mtu { device: 1500, passes: Some(1500) },
-        capacity: Some(Capacity {
-            goodput_bps: CAPACITY,
-            at_least: false,
-            offered_bps: None,
-            queue: None,
-            later_bps: None,
-            overflows_here: false,
-            at_once_bytes: None,
-            how: "datagrams".into(),
-        }),
+        capacity: Some(capacity(CAPACITY)),
         available: None,
         datagrams: Datagrams { sent: 8000, lost: 0 },
         flow: Some(FlowSummary {
@@ -128,10 +133,7 @@ fn a_path_that_changed_comes_first() {
 
 #[test]
 fn a_fair_share_is_no_slow_hop() {
-    let share = |several| {
-        let capacity = Capacity { goodput_bps: 32e6, ..seen(0.0, Cause::Loss).capacity.unwrap() };
-        Observed { several, capacity: Some(capacity), ..seen(31e6, Cause::Loss) }
-    };
+    let share = |several| Observed { several, capacity: Some(capacity(32e6)), ..seen(31e6, Cause::Loss) };
     // Four of six shares.
     let fair = rank(&share(Some((4, 63e6))));
     assert_eq!((fair.limits[0].kind, fair.healthy), (Kind::CompetingTraffic, false), "{fair:?}");
@@ -202,16 +204,7 @@ fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
 
 #[test]
 fn a_slow_hop_is_one_that_is_slower_than_expected() {
-    let half = Capacity {
-        goodput_bps: CAPACITY / 2.0,
-        at_least: false,
-        offered_bps: None,
-        queue: None,
-        later_bps: None,
-        overflows_here: false,
-        at_once_bytes: None,
-        how: "datagrams".into(),
-    };
+    let half = capacity(CAPACITY / 2.0);
     let slow = Observed { capacity: Some(half.clone()), ..seen(47e6, Cause::PathRate) };
     assert_eq!(first(&slow).kind, Kind::SlowHop);
     let nobody_expected_more =

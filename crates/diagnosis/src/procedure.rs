@@ -151,7 +151,7 @@ fn observed(
     (Observed { queued, ..seen }, tcp.rows)
 }
 
-/// The same path after something was changed: the TCP test again, all else as it was found.
+/// The same path after something was changed: the TCP test again, all other measurements as they were made before the change.
 ///
 /// # Errors
 /// Where the test failed.
@@ -168,6 +168,7 @@ pub fn again<P: Path>(
         capacity: before.capacity.clone(),
         datagrams: before.datagrams,
         available: before.available.clone(),
+        several: before.several,
         ..test
     };
     seen.behind_others = behind_others(&seen, &rows);

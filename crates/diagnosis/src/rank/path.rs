@@ -117,7 +117,7 @@ impl Limits<'_> {
         let mut evidence = Vec::new();
         if let Some(InTurn { others, one, connections, together }) = seen.in_turn() {
             evidence.push(format!(
-                "{connections} connections get {} together, one {}: the slowest link serves each in turn (fair queueing), and shares what it \
+                "{connections} connections got {} together, one {}: the slowest link serves each in turn (fair queueing), and shares what it \
                  carries fairly with about {others:.0} others",
                 rate(together),
                 rate(one)

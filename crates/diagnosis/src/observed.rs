@@ -28,13 +28,13 @@ const BEHIND: f64 = 0.4;
 const OTHERS: f64 = 0.2;
 /// Where other traffic leaves less than so much of what a path carries, the path is shared.
 const UNSHARED: f64 = 0.93;
-/// Where other traffic leaves no more than this share it fills the path whatever there is to fill: it is TCP, most likely.
+/// Maximum share left by other traffic that fills the path whatever its rate, as TCP does.
 const NOTHING_LEFT: f64 = 0.2;
-/// A queue of so many round trips is none too short.
+/// Minimum queue that is not too short, in round trips.
 const AMPLE_QUEUE: f64 = 0.5;
-/// A path that gives less than so much of what was expected is slower than it should be.
+/// A path that carries less than this share of the expected rate is slower than it should be.
 const EXPECTED: f64 = 0.9;
-/// Several connections that get so many times what one does are served in turn.
+/// Minimum ratio of the goodput of several connections to that of one, where each is served in turn.
 const IN_TURN: f64 = 1.25;
 /// Minimum number of lost packets from which a loss rate is computed.
 pub(crate) const MIN_LOST_FOR_RATE: u64 = 3;
@@ -68,11 +68,11 @@ pub struct Capacity {
     pub offered_bps: Option<f64>,
     /// How long packets waited in the queue before the slowest link when it was full, where it was.
     pub queue: Option<Time>,
-    /// Most of what was lost where the path was overloaded was dropped by this host's own device.
+    /// Where the path was overloaded, this host's own device dropped more than half of the lost packets.
     pub overflows_here: bool,
     /// Payload that came sooner than at that rate where the path was overloaded, bytes: what a policer lets pass at once.
     pub at_once_bytes: Option<f64>,
-    /// What passed for longer, where that was tried and is less: TCP payload, bit/s.
+    /// Rate of a longer overload, where one was tried and got less: TCP payload, bit/s.
     pub later_bps: Option<f64>,
     /// How it was found.
     pub how: String,
@@ -123,9 +123,9 @@ pub struct Observed {
     pub flow: Option<FlowSummary>,
     /// The test's losses; `None` where there were none.
     pub losses: Option<Losses>,
-    /// What so many connections got together, bit/s, where that was tried.
+    /// Number of connections that were tested together, and their goodput, bit/s.
     pub several: Option<(u32, f64)>,
-    /// How what the path gives changed during the test.
+    /// A change of the path's rate during the test.
     pub change: Option<Change>,
     /// Segments of the test that arrived with a congestion mark (ECN).
     pub marked_segs: u64,
@@ -142,13 +142,13 @@ pub struct Observed {
 /// Connections that are served in turn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct InTurn {
-    /// How many connections others have, about.
+    /// Estimated number of others' connections.
     pub others: f64,
-    /// What one gets, bit/s.
+    /// Goodput of one connection, bit/s.
     pub one: f64,
-    /// How many were tried together.
+    /// Number of connections that were tested together.
     pub connections: u32,
-    /// What these got, bit/s.
+    /// Their goodput together, bit/s.
     pub together: f64,
 }
 

@@ -15,7 +15,7 @@ use crate::{
 };
 
 const TEST: Time = Time::from_secs(10);
-/// So many tests tell what TCP gets.
+/// Number of tests over which TCP's goodput is averaged.
 const TESTS: u64 = 3;
 /// A fault whose removal gains less than this share is none; more than the second is one for sure.
 const SLIGHT: f64 = 0.05;

@@ -20,7 +20,7 @@ const LOST_MIN: u64 = 5;
 /// What to do about losses by chance.
 const FIND_LOSSY_LINK: &str = "find the link that loses packets without being full: a cable, optics, a radio link, a duplex mismatch; bbr \
                                (test -C bbr) loses less by it, and several streams share it";
-/// Fewer marks than that explain nothing.
+/// Minimum number of congestion marks that explain a small window.
 const MARKED_MIN: u64 = 3;
 /// The law of random losses holds to within so much.
 const LAW: f64 = 1.3;

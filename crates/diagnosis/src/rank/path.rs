@@ -7,7 +7,7 @@ use crate::{change::Change, limit::Kind, observed::InTurn};
 
 /// A test that got so much of what other traffic leaves was held down by that traffic.
 const OF_WHAT_IS_LEFT: f64 = 0.8;
-/// Beside others' traffic a change is the path's if it is by so many times.
+/// Minimum ratio of a change of rate that is the path's although others share the path.
 const SHARED_CHANGE: f64 = 2.0;
 /// A round trip that is so many times as long as without load.
 const LONGER: f64 = 1.3;

@@ -45,7 +45,7 @@ impl<'a> VirtualPath<'a> {
         measured
     }
 
-    /// The fastest of so many echoes, and their median.
+    /// The fastest of this many echoes, and their median.
     fn echoes(&mut self, count: u32) -> (Time, Option<Time>) {
         let ping = Ping { interval: Time::from_millis(100), count: Some(count), payload: Bytes(56) };
         let echoes = self.measure(Kind::Ping(ping), Time::from_secs(3));

@@ -46,7 +46,7 @@ pub fn diagnosis(found: &Diagnosis) -> String {
         ));
     }
     if let Some(flow) = &seen.flow {
-        lines.push(format!("  one TCP connection got    {}", rate(got(found))));
+        lines.push(format!("  one TCP connection got    {}", rate(seen.got())));
         if let Some(median) = flow.median_rtt_us {
             lines.push(format!("  round trip meanwhile      {:.1} ms (median)", median / 1e3));
         }
@@ -78,7 +78,7 @@ pub fn diagnosis(found: &Diagnosis) -> String {
             indented(&format!("to change it: {change}"), &mut lines);
         }
         if let Some(gain) = limit.gain_bps.filter(|gain| *gain > 0.0) {
-            let then = rate(got(found) + gain);
+            let then = rate(seen.got() + gain);
             let (least, so) = match limit.gain_is_most {
                 true => ("at most ", ", as what else limits cannot be seen as long as this does"),
                 false => ("", ""),
@@ -105,19 +105,13 @@ pub fn diagnosis(found: &Diagnosis) -> String {
         indented(
             &format!(
                 "Neither alone is worth removing: without both {one} and {other} {} is expected ({} more)",
-                rate(got(found) + both.gain_bps),
+                rate(seen.got() + both.gain_bps),
                 rate(both.gain_bps)
             ),
             &mut lines,
         );
     }
     lines.join("\n")
-}
-
-/// What the test got, bit/s.
-fn got(found: &Diagnosis) -> f64 {
-    let flow = found.seen.flow.as_ref();
-    flow.and_then(|flow| flow.steady_goodput_bps.or(flow.goodput_bps)).unwrap_or(0.0)
 }
 
 /// What was applied, before and after, and the records.
@@ -132,7 +126,7 @@ pub fn ending(apply: bool, found: &Diagnosis, after: Option<&After>, records: &[
                 lines.push(format!("  {}: {} -> {}", change.name, change.before, change.after));
             }
             let goodput = |flow: Option<&schema::FlowSummary>| {
-                flow.and_then(|flow| flow.steady_goodput_bps.or(flow.goodput_bps))
+                flow.and_then(schema::FlowSummary::steady_or_overall_goodput_bps)
                     .map_or("nothing".into(), |bps| rate(bps).to_string())
             };
             lines.push(format!("  before: {}", goodput(found.seen.flow.as_ref())));

@@ -22,7 +22,7 @@ const MAX_BYTES: u64 = 8 << 30;
 /// Rows of the trace that wait to be written.
 const TRACE_ROWS: usize = 1 << 16;
 
-/// A capture point that is further from the sender than so much of the round-trip time is not at the sender.
+/// Maximum distance of a capture point at the sender, as a share of the minimum round-trip time.
 const FAR: f64 = 0.05;
 
 /// Captures.
@@ -94,7 +94,7 @@ fn one_pcap(file: &Path, sample: Time, runs_dir: &Path) -> anyhow::Result<Import
             };
             let mut summary = verdict::summarize(&seen.rows, &seen.events, &times, &context);
             if !is_mostly_judged(&seen.rows, &flow.name) {
-                // A capture does not show the congestion window and the send buffer: what held the flow down most is not known.
+                // A capture does not show the congestion window and the send buffer: the main limit is unknown.
                 (summary.verdict, summary.verdict_also) = (None, None);
                 (summary.evidence, summary.remedy) = (Vec::new(), None);
             }
@@ -138,9 +138,8 @@ fn distance_notes(seen: &[capture::Flow], flows: &[FlowSummary]) -> Vec<String> 
         })
     };
     let is_unknown = |seen: &capture::Flow, _: &FlowSummary| seen.distance_us.is_none();
-    let is_far = |seen: &capture::Flow, flow: &FlowSummary| {
-        let least = flow.min_rtt_us.unwrap_or(0.0);
-        !seen.is_distance_followed && seen.distance_us.is_some_and(|us| us as f64 > FAR * least)
+    let is_far_unfollowed = |seen: &capture::Flow, flow: &FlowSummary| {
+        !seen.is_distance_followed && is_far(seen, flow.min_rtt_us.unwrap_or(0.0)) == Some(true)
     };
     let unknown = named(&is_unknown).map(|names| {
         format!(
@@ -148,7 +147,7 @@ fn distance_notes(seen: &[capture::Flow], flows: &[FlowSummary]) -> Vec<String> 
              are those from the capture point to the receiver and back"
         )
     });
-    let far = named(&is_far).map(|names| {
+    let far = named(&is_far_unfollowed).map(|names| {
         format!(
             "the handshake alone shows how far the sender is (no time stamps, or a sender that was mostly idle): round-trip times \
              of {names} lack the queues between the sender and the capture point"
@@ -157,14 +156,19 @@ fn distance_notes(seen: &[capture::Flow], flows: &[FlowSummary]) -> Vec<String> 
     unknown.into_iter().chain(far).collect()
 }
 
-/// Whether what is outstanding and how long round trips take is seen as the sender sees it.
+/// Whether the capture shows outstanding data and round-trip times as the sender sees them.
 fn is_at_sender(flow: &capture::Flow, rows: &[FlowSample]) -> bool {
     let own = rows.iter().filter(|row| row.flow == flow.name);
-    let least = own.filter_map(|row| row.min_rtt_us).min().unwrap_or(0);
-    flow.distance_us.is_some_and(|us| us as f64 <= FAR * least as f64)
+    let min_rtt_us = own.filter_map(|row| row.min_rtt_us).min().unwrap_or(0);
+    is_far(flow, min_rtt_us as f64) == Some(false)
 }
 
-/// Whether most of a flow's samples say what limited it.
+/// Whether the capture point is not at the sender; `None` where its distance is unknown.
+fn is_far(flow: &capture::Flow, min_rtt_us: f64) -> Option<bool> {
+    flow.distance_us.map(|us| us as f64 > FAR * min_rtt_us)
+}
+
+/// Whether at least half of a flow's samples are labelled with what limited it.
 fn is_mostly_judged(rows: &[FlowSample], flow: &str) -> bool {
     let own = || rows.iter().filter(|row| row.flow == flow && row.unacked_segs.is_some());
     own().filter(|row| row.limited_by.is_some()).count() * 2 >= own().count()

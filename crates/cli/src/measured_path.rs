@@ -89,7 +89,7 @@ impl Path for MeasuredPath<'_> {
     fn several(&mut self, connections: u32, plan: &TcpPlan) -> anyhow::Result<Option<f64>> {
         let done = self.tests.run(&tcp_test(connections, plan))?;
         let flows = done.map(|done| done.kept.run.flows).unwrap_or_default();
-        let got = flows.iter().map(|flow| flow.steady_goodput_bps.or(flow.goodput_bps).unwrap_or(0.0)).sum();
+        let got = flows.iter().map(|flow| flow.steady_or_overall_goodput_bps().unwrap_or(0.0)).sum();
         Ok(Some(got).filter(|_| !flows.is_empty()))
     }
 

@@ -4,7 +4,7 @@ use schema::FlowSample;
 use units::{BitRate, Time, three_digits};
 
 use crate::{
-    observed::{Capacity, Datagrams},
+    observed::{Capacity, Datagrams, POLICED_SHARE},
     path::{Arrived, Burst, DatagramPlan, Path},
 };
 
@@ -19,12 +19,11 @@ const ROUND_TRIPS: u64 = 10;
 const LOST: f64 = 0.1;
 /// ...and was, if no more than so many times what came of the one before came of it.
 const GREW: f64 = 1.2;
-/// What only looks for loss: so much of what the path has to give, for at least so many seconds.
+/// The search for loss sends this share of the free rate, for at least this many seconds.
 const HALF: f64 = 0.5;
-const LOSS_TIME: f64 = 2.5;
-/// How long the path is overloaded to see what a policer lets pass in the long run, and what is less than a burst got.
+const MIN_LOSS_TIME: f64 = 2.5;
+/// How long the path is overloaded to see what a policer lets pass in the long run.
 const LATER: Time = Time::from_secs(3);
-const LESS: f64 = 0.93;
 /// As long as it takes to lose so many datagrams, if they are lost as often as TCP's packets.
 const ENOUGH_LOST: f64 = 8.0;
 /// The rate of a burst is what arrived after this share of its time, when the queue on the way is full.
@@ -55,28 +54,28 @@ pub(crate) fn find<P: Path>(
         }
         rate = BitRate(rate.0.saturating_mul(FACTOR)).min(max_rate);
     }
-    let most = bursts.iter().max_by(|a, b| a.arrived.bps.total_cmp(&b.arrived.bps));
+    let best = bursts.iter().max_by(|a, b| a.arrived.bps.total_cmp(&b.arrived.bps));
     let busy = bursts.iter().any(|burst| burst.receiver_was_busy);
     let overloaded = bursts.iter().any(is_overload);
-    Ok(most.filter(|most| most.arrived.bps > 0.0).map(|most| Capacity {
-        goodput_bps: most.arrived.bps * tcp_share(payload),
+    Ok(best.filter(|best| best.arrived.bps > 0.0).map(|best| Capacity {
+        goodput_bps: best.arrived.bps * tcp_share(payload),
         at_least: busy || !overloaded,
-        offered_bps: (!busy && is_overload(most)).then_some(most.sent_bps * tcp_share(payload)),
+        offered_bps: (!busy && is_overload(best)).then_some(best.sent_bps * tcp_share(payload)),
         queue: longest_queue(&bursts).filter(|_| !busy),
-        overflows_here: most.dropped_here * 2 > most.lost,
-        at_once_bytes: (!busy && is_overload(most)).then_some(most.arrived.at_once_bytes),
+        overflows_here: best.dropped_here * 2 > best.lost,
+        at_once_bytes: (!busy && is_overload(best)).then_some(best.arrived.at_once_bytes),
         later_bps: None,
         how: match (busy, overloaded) {
-            (true, _) => format!("{} came, and the receiver had no time for more", rounded(most.arrived.bps)),
+            (true, _) => format!("{} came, and the receiver had no time for more", rounded(best.arrived.bps)),
             (false, true) => {
-                format!("of datagrams at {} came {}", rounded(most.sent_bps), rounded(most.arrived.bps))
+                format!("of datagrams at {} came {}", rounded(best.sent_bps), rounded(best.arrived.bps))
             }
-            (false, false) => format!("datagrams at {} came, and more was not tried", rounded(most.sent_bps)),
+            (false, false) => format!("datagrams at {} came, and more was not tried", rounded(best.sent_bps)),
         },
     }))
 }
 
-/// Sends as much as overloaded the path for longer: what a policer lets pass at once may be more than a burst.
+/// Sends at the rate that overloaded the path for longer: a policer's bucket may be larger than a burst.
 pub(crate) fn later<P: Path>(path: &mut P, payload: u32, capacity: &mut Capacity) -> Result<(), P::Error> {
     let Some(offered) = capacity.offered_bps else { return Ok(()) };
     let rate = BitRate((offered / tcp_share(payload)) as u64);
@@ -85,7 +84,7 @@ pub(crate) fn later<P: Path>(path: &mut P, payload: u32, capacity: &mut Capacity
         return Ok(());
     };
     let bps = burst.arrived.bps * tcp_share(payload);
-    if bps < LESS * capacity.goodput_bps {
+    if bps < POLICED_SHARE * capacity.goodput_bps {
         capacity.later_bps = Some(bps);
         capacity.at_once_bytes = Some(burst.arrived.at_once_bytes);
     }
@@ -93,17 +92,18 @@ pub(crate) fn later<P: Path>(path: &mut P, payload: u32, capacity: &mut Capacity
 }
 
 /// Sends datagrams evenly at half of `free_bps` (TCP payload), which the path has to give: those that are lost then are not lost for want
-/// of room. It takes as long as it takes to lose some if `lost_share` of them are, and no longer than `most`.
+/// of room. It lasts long enough to lose some if `lost_share` of them are, and at most `max_time`.
 pub(crate) fn losses<P: Path>(
     path: &mut P,
     free_bps: f64,
     payload: u32,
     lost_share: f64,
-    most: Time,
+    max_time: Time,
 ) -> Result<Datagrams, P::Error> {
     let rate = (HALF * free_bps / tcp_share(payload)).max(LEAST);
     let a_second = rate / 8.0 / f64::from(payload.max(1));
-    let seconds = (ENOUGH_LOST / (lost_share * a_second).max(1e-9)).clamp(LOSS_TIME, most.as_secs_f64());
+    let seconds =
+        (ENOUGH_LOST / (lost_share * a_second).max(1e-9)).clamp(MIN_LOSS_TIME, max_time.as_secs_f64());
     let (rate, time) = (BitRate(rate as u64), Time::from_secs_f64(seconds));
     let burst = path.datagrams(&DatagramPlan { rate, payload, time, is_even: true })?;
     let burst = burst.filter(|burst| !burst.receiver_was_busy);
@@ -116,18 +116,18 @@ pub(crate) fn tcp_share(payload: u32) -> f64 {
 }
 
 impl Arrived {
-    /// Of a burst's samples, with so many bytes of payload a datagram; `None` where these are too few.
+    /// From a burst's samples; `payload` is that of a datagram, bytes. `None` where there are too few samples.
     pub fn of(rows: &[FlowSample], payload: u32) -> Option<Self> {
         let received: Vec<(i64, i64)> =
             rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
         let begin = received.iter().find(|(_, count)| *count > 0)?;
-        // Afterwards nothing came any more.
+        // Nothing arrived after that.
         let last = received.last()?.1;
         let end = received.iter().find(|(_, count)| *count == last)?;
         let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLED) as i64;
         let first = received.iter().find(|(time, _)| *time >= from)?;
         let seconds = (end.0 - first.0) as f64 * 1e-6;
-        // Less than that are single batches.
+        // A shorter time has single batches only.
         if seconds <= 0.05 {
             return None;
         }
@@ -135,10 +135,10 @@ impl Arrived {
         let sooner = |(time, count): &(i64, i64)| *count as f64 - a_second * (time - begin.0) as f64 * 1e-6;
         let at_once = received.iter().map(sooner).fold(0.0, f64::max);
         let extreme = |value: fn(&FlowSample) -> Option<i64>| rows.iter().filter_map(value);
-        let least = extreme(|row| row.min_owd_us).min();
+        let shortest = extreme(|row| row.min_owd_us).min();
         Some(Arrived {
             bps: a_second * f64::from(payload) * 8.0,
-            delays_us: least.zip(extreme(|row| row.max_owd_us).max()),
+            delays_us: shortest.zip(extreme(|row| row.max_owd_us).max()),
             at_once_bytes: at_once * f64::from(payload),
         })
     }

@@ -4,34 +4,38 @@ use schema::{Cause, FlowSample};
 use serde::Serialize;
 use units::Time;
 
-/// Rates are taken over so many round trips, and at least so long, microseconds.
+use crate::losses::median;
+
+/// A piece lasts this many round trips, and at least this long, microseconds.
 const ROUND_TRIPS: i64 = 4;
-const SHORTEST_US: i64 = 200_000;
-/// So much of a test's beginning is left out: TCP is still growing.
+const MIN_PIECE_US: i64 = 200_000;
+/// Maximum number of pieces, give or take the last: every split of them is tried, which takes quadratic time.
+const MAX_PIECES: i64 = 500;
+/// Share of a test's beginning that is skipped: TCP is still growing.
 const GROWING: f64 = 0.1;
-/// Each part lasts at least so many rates.
-const LEAST: usize = 4;
-/// What is not this many times what it was before did not change.
+/// Minimum number of pieces before a change, and after it.
+const MIN_PIECES: usize = 4;
+/// Minimum ratio of the rates before and after a change.
 const CHANGED: f64 = 1.3;
-/// Rates that differ from their median by no more than this share are one rate.
-const STEADY: f64 = 0.15;
-/// The path was full in so many of a part's samples.
-const FULL: f64 = 0.7;
-/// After a change TCP needs so many rates to find the new one.
+/// Maximum distance of rates from their median, as a share of it, where the path has one rate.
+const MAX_SPREAD: f64 = 0.15;
+/// Minimum share of full pieces among those of a full path.
+const MIN_FULL: f64 = 0.7;
+/// Pieces that TCP needs after a change to find the new rate.
 const FINDING: usize = 3;
 
-/// A change of what a path gives.
+/// A change of a path's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
     /// When, since the beginning of the test.
     pub at: Time,
-    /// What the test got before, bit/s.
+    /// Goodput of the test before, bit/s.
     pub before_bps: f64,
-    /// And after.
+    /// Goodput of the test after, bit/s.
     pub after_bps: f64,
 }
 
-/// What arrived over a piece of time.
+/// A part of the test, with the rate at which data arrived.
 struct Piece {
     from_us: i64,
     bps: f64,
@@ -39,13 +43,13 @@ struct Piece {
 }
 
 impl Change {
-    /// Of a TCP test's samples in order of time: the moment between two steady rates of a full path that differ most; `None` where the path was
-    /// not full before and after, or gave the same.
+    /// Of a TCP test's samples in order of time: the moment between two steady rates of a full path, the one with the steadiest rate before it;
+    /// `None` where the path was not full before and after, or its rate stayed the same.
     pub fn of(rows: &[FlowSample]) -> Option<Self> {
         let pieces = pieces(rows);
         let skipped = (pieces.len() as f64 * GROWING).ceil() as usize;
         let pieces = pieces.get(skipped..)?;
-        let splits = LEAST..pieces.len().saturating_sub(LEAST + FINDING);
+        let splits = MIN_PIECES..pieces.len().saturating_sub(MIN_PIECES + FINDING);
         let changes = splits.filter_map(|split| {
             let (before, after) = (steady(&pieces[..split])?, steady(&pieces[split + FINDING..])?);
             let ratio = (before / after).max(after / before);
@@ -54,16 +58,16 @@ impl Change {
                 (Change { at, before_bps: before, after_bps: after }, spread(&pieces[..split], before))
             })
         });
-        // The last moment at which what came before was still one rate.
+        // The last split before which the test still had one rate.
         changes.min_by(|a, b| a.1.total_cmp(&b.1).then(b.0.at.cmp(&a.0.at))).map(|(change, _)| change)
     }
 }
 
 fn pieces(rows: &[FlowSample]) -> Vec<Piece> {
-    let mut round_trips: Vec<i64> = rows.iter().filter_map(|row| row.srtt_us).collect();
-    round_trips.sort_unstable();
-    let usual = round_trips.get(round_trips.len() / 2).copied().unwrap_or(0);
-    let length = (ROUND_TRIPS * usual).max(SHORTEST_US);
+    let mut round_trips: Vec<f64> = rows.iter().filter_map(|row| Some(row.srtt_us? as f64)).collect();
+    let usual = median(&mut round_trips).unwrap_or(0.0) as i64;
+    let span = rows.first().zip(rows.last()).map_or(0, |(first, last)| last.time_us - first.time_us);
+    let length = (ROUND_TRIPS * usual).max(MIN_PIECE_US).max(span / MAX_PIECES);
     let mut pieces = Vec::new();
     let mut begin: Option<(i64, i64)> = None;
     let (mut full, mut all) = (0, 0);
@@ -87,16 +91,15 @@ fn pieces(rows: &[FlowSample]) -> Vec<Piece> {
 fn steady(pieces: &[Piece]) -> Option<f64> {
     let full = pieces.iter().filter(|piece| piece.is_full).count();
     let mut rates: Vec<f64> = pieces.iter().map(|piece| piece.bps).collect();
-    rates.sort_by(f64::total_cmp);
-    let median = rates.get(rates.len() / 2).copied().filter(|median| *median > 0.0)?;
-    (full as f64 >= FULL * pieces.len() as f64 && spread(pieces, median) <= STEADY).then_some(median)
+    let usual = median(&mut rates).filter(|rate| *rate > 0.0)?;
+    (full as f64 >= MIN_FULL * pieces.len() as f64 && spread(pieces, usual) <= MAX_SPREAD).then_some(usual)
 }
 
-/// By how much of it nine tenths of the rates differ from this one at most.
+/// The 90th percentile of the rates' distances from this rate, as a share of it.
 fn spread(pieces: &[Piece], rate: f64) -> f64 {
     let mut off: Vec<f64> = pieces.iter().map(|piece| (piece.bps / rate - 1.0).abs()).collect();
     off.sort_by(f64::total_cmp);
-    off.get((off.len() * 9 / 10).min(off.len().saturating_sub(1))).copied().unwrap_or(0.0)
+    off.get(off.len() * 9 / 10).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -105,12 +108,18 @@ mod tests {
 
     /// Samples each 10 ms for ten seconds, at a rate (Mb/s) of the time (s), labelled.
     fn rows(rate: impl Fn(f64) -> f64, cause: Cause) -> Vec<FlowSample> {
+        sampled(1000, 10, rate, cause)
+    }
+
+    /// The same with this many samples, one each `every_ms`.
+    fn sampled(count: u32, every_ms: u32, rate: impl Fn(f64) -> f64, cause: Cause) -> Vec<FlowSample> {
+        let every = f64::from(every_ms) * 1e-3;
         let mut bytes = 0.0;
-        (0..1000)
+        (0..count)
             .map(|i| {
-                bytes += rate(f64::from(i) * 0.01) * 1e6 / 8.0 * 0.01;
+                bytes += rate(f64::from(i) * every) * 1e6 / 8.0 * every;
                 FlowSample {
-                    time_us: i64::from(i) * 10_000,
+                    time_us: i64::from(i) * i64::from(every_ms) * 1000,
                     bytes_received: Some(bytes as i64),
                     srtt_us: Some(20_000),
                     limited_by: Some(cause),
@@ -127,7 +136,7 @@ mod tests {
         assert!((fell.before_bps / 95e6 - 1.0).abs() < 0.01 && (fell.after_bps / 20e6 - 1.0).abs() < 0.01);
         let rose = Change::of(&rows(|t| if t < 3.0 { 30.0 } else { 60.0 }, Cause::PathRate)).unwrap();
         assert!(rose.before_bps < rose.after_bps);
-        // While TCP finds the new rate nothing may come.
+        // Nothing may arrive while TCP finds the new rate.
         let gap = |t: f64| {
             if t < 5.0 {
                 95.0
@@ -139,6 +148,20 @@ mod tests {
         };
         let found = Change::of(&rows(gap, Cause::PathRate)).unwrap();
         assert!((found.at.as_secs_f64() - 5.0).abs() <= 0.5, "{found:?}");
+    }
+
+    /// An hour has as many pieces of the minimum length at 100 ms as at 10 ms; every split of all those would take minutes.
+    #[test]
+    fn a_long_test_has_few_pieces() {
+        let fell = |t: f64| (if t < 2400.0 { 95.0 } else { 40.0 }) + (t / 50.0).fract();
+        let hour = sampled(36_000, 100, fell, Cause::PathRate);
+        let count = pieces(&hour).len() as i64;
+        assert!((MAX_PIECES / 2..=MAX_PIECES).contains(&count), "{count}");
+        let change = Change::of(&hour).unwrap();
+        assert!((change.at.as_secs_f64() - 2400.0).abs() <= 15.0, "{change:?}");
+        assert!(
+            (change.before_bps / 95e6 - 1.0).abs() < 0.02 && (change.after_bps / 40e6 - 1.0).abs() < 0.02
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Packets above some size vanish, and nobody is told.
+    /// Packets above some size are dropped, and no ICMP error reports it.
     MtuBlackHole,
     /// A host does not scale windows.
     WindowScaling,
@@ -66,7 +66,7 @@ pub struct Limit {
     pub change: Option<String>,
     /// What the test would get beyond what it got if this one limit were gone, bit/s; `None` where that is not known.
     pub gain_bps: Option<f64>,
-    /// It gains that much at most: what else limits cannot be seen as long as this one does.
+    /// The gain is a maximum: other limits cannot be seen while this one is there.
     pub gain_is_most: bool,
     /// Why it may be another; `None` where it is sure.
     pub doubt: Option<Doubt>,

@@ -77,7 +77,8 @@ fn settled_share(rows: &[FlowSample], answer: impl Fn(&FlowSample) -> Option<boo
     (!answers.is_empty()).then(|| answers.iter().filter(|yes| **yes).count() as f64 / answers.len() as f64)
 }
 
-fn median(values: &mut [f64]) -> Option<f64> {
+/// The upper median; `None` without values. Sorts them.
+pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }

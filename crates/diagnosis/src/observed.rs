@@ -1,6 +1,6 @@
 //! What was measured and read of a path and its hosts, and what follows from several measurements together.
 
-use model::bdp_f64;
+use model::{bdp_f64, loss_for_reno};
 use probe::{AvailableAnswer, Interval};
 use schema::{Cause, FlowSummary};
 use serde::Serialize;
@@ -14,8 +14,8 @@ const WHOLE: f64 = 0.88;
 /// A thread that runs or waits for a processor for so much of the time has no time left.
 const BUSY: f64 = 0.85;
 
-/// A burst that gets less than so much of what short trains do.
-const POLICED: f64 = 0.93;
+/// A path is policed where a longer load gets less than this share of what a shorter one gets.
+pub(crate) const POLICED_SHARE: f64 = 0.93;
 /// A queue that is there in so many of the samples stands.
 const STANDS: f64 = 0.8;
 /// What others have is known by a burst to within this share of what the path carries.
@@ -28,16 +28,16 @@ const BEHIND: f64 = 0.4;
 const OTHERS: f64 = 0.2;
 /// Where other traffic leaves less than so much of what a path carries, the path is shared.
 const UNSHARED: f64 = 0.93;
-/// Where other traffic leaves no more than this share it fills the path whatever there is to fill: it is TCP, most likely.
+/// Maximum share left by other traffic that fills the path whatever its rate, as TCP does.
 const NOTHING_LEFT: f64 = 0.2;
-/// A queue of so many round trips is none too short.
+/// Minimum queue that is not too short, in round trips.
 const AMPLE_QUEUE: f64 = 0.5;
-/// A path that gives less than so much of what was expected is slower than it should be.
+/// A path that carries less than this share of the expected rate is slower than it should be.
 const EXPECTED: f64 = 0.9;
-/// Several connections that get so many times what one does are served in turn.
+/// Minimum ratio of the goodput of several connections to that of one, where each is served in turn.
 const IN_TURN: f64 = 1.25;
-/// From so many packets on that were lost by chance it is known how often they are.
-const LOST_KNOWN: u64 = 3;
+/// Minimum number of lost packets from which a loss rate is computed.
+pub(crate) const MIN_LOST_FOR_RATE: u64 = 3;
 /// IPv4 and TCP headers with timestamps, bytes.
 const TCP_IP_HEADERS: f64 = 52.0;
 
@@ -68,11 +68,11 @@ pub struct Capacity {
     pub offered_bps: Option<f64>,
     /// How long packets waited in the queue before the slowest link when it was full, where it was.
     pub queue: Option<Time>,
-    /// Most of what was lost where the path was overloaded was dropped by this host's own device.
+    /// Where the path was overloaded, this host's own device dropped more than half of the lost packets.
     pub overflows_here: bool,
     /// Payload that came sooner than at that rate where the path was overloaded, bytes: what a policer lets pass at once.
     pub at_once_bytes: Option<f64>,
-    /// What passed for longer, where that was tried and is less: TCP payload, bit/s.
+    /// Rate of a longer overload, where one was tried and got less: TCP payload, bit/s.
     pub later_bps: Option<f64>,
     /// How it was found.
     pub how: String,
@@ -123,9 +123,9 @@ pub struct Observed {
     pub flow: Option<FlowSummary>,
     /// The test's losses; `None` where there were none.
     pub losses: Option<Losses>,
-    /// What so many connections got together, bit/s, where that was tried.
+    /// Number of connections that were tested together, and their goodput, bit/s.
     pub several: Option<(u32, f64)>,
-    /// How what the path gives changed during the test.
+    /// A change of the path's rate during the test.
     pub change: Option<Change>,
     /// Segments of the test that arrived with a congestion mark (ECN).
     pub marked_segs: u64,
@@ -142,21 +142,20 @@ pub struct Observed {
 /// Connections that are served in turn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct InTurn {
-    /// How many connections others have, about.
+    /// Estimated number of others' connections.
     pub others: f64,
-    /// What one gets, bit/s.
+    /// Goodput of one connection, bit/s.
     pub one: f64,
-    /// How many were tried together.
+    /// Number of connections that were tested together.
     pub connections: u32,
-    /// What these got, bit/s.
+    /// Their goodput together, bit/s.
     pub together: f64,
 }
 
 impl Observed {
-    /// Goodput of the test, bit/s.
-    pub(crate) fn got(&self) -> f64 {
-        let flow = self.flow.as_ref();
-        flow.and_then(|flow| flow.steady_goodput_bps.or(flow.goodput_bps)).unwrap_or(0.0)
+    /// Goodput of the test, bit/s; 0 where there was no test.
+    pub fn got(&self) -> f64 {
+        self.flow.as_ref().and_then(FlowSummary::steady_or_overall_goodput_bps).unwrap_or(0.0)
     }
 
     /// What the slowest link carries where nobody else uses it, as TCP payload in bit/s: a burst of datagrams shares it with other
@@ -206,7 +205,7 @@ impl Observed {
         let (answer, probed) = (self.available.as_ref()?, self.probed_bps()?);
         let left = answer.available_bps.map(|left| left.value * payload_share(answer.packet_bytes));
         let is_alone = left.is_some_and(|left| left >= UNSHARED * probed);
-        (self.emptied_a_bucket() || (is_alone && capacity.goodput_bps < POLICED * probed))
+        (self.emptied_a_bucket() || (is_alone && capacity.goodput_bps < POLICED_SHARE * probed))
             .then_some(capacity.goodput_bps)
     }
 
@@ -314,15 +313,15 @@ impl Observed {
         Some(self.losses?.episodes as f64 / sent.max(1) as f64)
     }
 
-    /// How often packets are lost by chance if that is what holds TCP down: as often as the test lost some, or as it takes to hold TCP
-    /// below what the path carries (Mathis et al. 1997), the less of both. `None` where nothing holds it down.
+    /// The loss rate to search for: the test's own, or the largest at which Reno still fills the path (Mathis et al. 1997), whichever is
+    /// less. `None` where nothing holds TCP down.
     pub(crate) fn share_to_find(&self) -> Option<f64> {
         if self.is_whole() {
             return self.lost_share();
         }
         let packets = self.bdp()? / self.flow.as_ref()?.mss_bytes.unwrap_or(1448) as f64;
-        let matters = 1.5 / packets.max(1.0).powi(2);
-        Some(self.lost_share().map_or(matters, |lost| lost.min(matters)))
+        let harmful = loss_for_reno(packets);
+        Some(self.lost_share().map_or(harmful, |lost| lost.min(harmful)))
     }
 
     /// How often packets are lost by chance, as far as that is known: as datagrams are, and TCP's packets where its window
@@ -336,7 +335,7 @@ impl Observed {
                 None => (self.datagrams.lost, self.datagrams.sent),
             };
         match lost {
-            LOST_KNOWN.. => lost as f64 / sent as f64,
+            MIN_LOST_FOR_RATE.. => lost as f64 / sent as f64,
             _ if are_tcps => self.lost_share().unwrap_or(0.0),
             _ => 0.0,
         }

@@ -39,7 +39,7 @@ pub trait Path {
     /// Where the test failed.
     fn tcp(&mut self, plan: &TcpPlan) -> Result<Option<TcpSeen>, Self::Error>;
 
-    /// What so many TCP connections get together, bit/s; `None` where that cannot be tried.
+    /// Goodput of this many TCP connections together, bit/s; `None` where that cannot be tested.
     ///
     /// # Errors
     /// Where the test failed.
@@ -86,13 +86,13 @@ pub struct Burst {
     pub lost: u64,
     /// Packets that this host's device or its queueing discipline dropped meanwhile; they are among the lost.
     pub dropped_here: u64,
-    /// What the receiver saw of it.
+    /// What the receiver measured.
     pub arrived: Arrived,
     /// The receiver had no time: what it did not take says nothing of the path.
     pub receiver_was_busy: bool,
 }
 
-/// A burst as its receiver saw it.
+/// A burst as its receiver measured it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Arrived {
     /// Payload that arrived once the queue on the way was full, bit/s.

@@ -1,4 +1,4 @@
-//! What is gained without a limit, by simulating the measured path without it; and what that says of the limits.
+//! Predicts what is gained without each limit by simulating the measured path without it, and orders the limits by that.
 
 use units::{BitRate, Time, three_digits};
 
@@ -8,16 +8,16 @@ use crate::{
     twin::Twin,
 };
 
-/// A limit without which a connection gets less than so many times what it gets with it is none yet.
-const WORTH: f64 = 1.03;
-/// A gain worth while, as a share of what the test got.
-const MUCH: f64 = 0.15;
-/// Pairs are made of so many limits.
-const MOST_PAIRED: usize = 4;
-/// Of two limits the first is not sure if the second gains so much of what it gains.
+/// Minimum ratio of goodput without a limit to goodput with it. Below that its removal gains nothing.
+const MIN_RATIO: f64 = 1.03;
+/// Minimum gain that is worth a change, as a share of what the test got.
+const MIN_WORTHWHILE: f64 = 0.15;
+/// Maximum number of limits of which pairs are made.
+const MAX_PAIRED: usize = 4;
+/// Minimum gain of the second limit, as a share of the first one's, that makes the first one unsure.
 const NEAR: f64 = 0.6;
 
-/// Corrects what each limit's removal gains by simulating the path without it, where the path is known well enough, and the order.
+/// Corrects the limits' gains by simulating the path without each, and their order, where enough is known of the path.
 pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
     let got = seen.got();
     let twin = if ranking.healthy { None } else { Twin::of(seen, time, &ranking.limits) };
@@ -32,8 +32,8 @@ pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
         .iter()
         .map(|limit| {
             let then = twin.without(limit.kind)?.usual_goodput()?;
-            // What another run of the same gets differs as well.
-            Some(if then < WORTH * now { 0.0 } else { (then - got).max(0.0) })
+            // Another run of the same path differs by that much, too.
+            Some(if then < MIN_RATIO * now { 0.0 } else { (then - got).max(0.0) })
         })
         .collect();
     for (limit, gain) in ranking.limits.iter_mut().zip(gains) {
@@ -46,13 +46,13 @@ pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
     ranking.together = together(&twin, ranking, got);
 }
 
-/// The two limits that gain most if both are gone, where none gains much alone.
+/// The two limits whose removal gains the maximum of all pairs, where none alone is worth removing.
 fn together(twin: &Twin, ranking: &Ranking, got: f64) -> Option<Together> {
     let alone = ranking.limits.iter().filter_map(|limit| limit.gain_bps).fold(0.0, f64::max);
-    if alone >= MUCH * got {
+    if alone >= MIN_WORTHWHILE * got {
         return None;
     }
-    let kinds: Vec<Kind> = ranking.limits.iter().map(|limit| limit.kind).take(MOST_PAIRED).collect();
+    let kinds: Vec<Kind> = ranking.limits.iter().map(|limit| limit.kind).take(MAX_PAIRED).collect();
     let pairs = kinds
         .iter()
         .enumerate()
@@ -61,17 +61,19 @@ fn together(twin: &Twin, ranking: &Ranking, got: f64) -> Option<Together> {
         let then = twin.without(one)?.without(other)?.usual_goodput()?;
         Some(Together { kinds: [one, other], gain_bps: then - got })
     });
-    gains.filter(|both| both.gain_bps >= MUCH * got).max_by(|a, b| a.gain_bps.total_cmp(&b.gain_bps))
+    gains
+        .filter(|both| both.gain_bps >= MIN_WORTHWHILE * got)
+        .max_by(|a, b| a.gain_bps.total_cmp(&b.gain_bps))
 }
 
-/// What gains most comes first; where the second gains nearly as much, that is said.
+/// Sorts limits by gain, and adds a doubt where the second one gains nearly as much as the first.
 fn sort(ranking: &mut Ranking, got: f64) {
-    let gain = |limit: &Limit| limit.gain_bps.filter(|gain| *gain >= (WORTH - 1.0) * got).unwrap_or(0.0);
+    let gain = |limit: &Limit| limit.gain_bps.filter(|gain| *gain >= (MIN_RATIO - 1.0) * got).unwrap_or(0.0);
     // Stable: those that gain nothing stay as they were.
     ranking.limits.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
     let bound = ranking.limits.iter().find(|limit| limit.measured).map(|limit| limit.kind);
     let [first, second, ..] = ranking.limits.as_mut_slice() else { return };
-    let (most, next) = (gain(first), gain(second));
+    let (largest, next) = (gain(first), gain(second));
     if first.doubt.is_none() && !first.measured && bound.is_some() {
         first.doubt = Some(Doubt {
             instead: bound,
@@ -79,7 +81,7 @@ fn sort(ranking: &mut Ranking, got: f64) {
             decide: "change one, and test again".into(),
         });
     }
-    if first.doubt.is_none() && next > 0.0 && next >= NEAR * most {
+    if first.doubt.is_none() && next > 0.0 && next >= NEAR * largest {
         first.doubt = Some(Doubt {
             instead: Some(second.kind),
             why: "without that one limit a connection gains nearly as much, or together they gain more than each".into(),
@@ -88,7 +90,7 @@ fn sort(ranking: &mut Ranking, got: f64) {
     }
 }
 
-/// Says that the limits found do not explain the test, and promises nothing.
+/// Reports that the limits found do not explain the test, and removes their gains.
 fn doubt(ranking: &mut Ranking, simulated: f64, got: f64) {
     let rate = |bps: f64| BitRate(three_digits(bps));
     for limit in &mut ranking.limits {

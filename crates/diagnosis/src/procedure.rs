@@ -18,11 +18,11 @@ use crate::{
 /// An MTU where nothing is known of it.
 const MTU: u32 = 1500;
 
-/// Whether packets are lost by chance is looked for during so much time at most: where TCP lost some, and where it did not.
-const LOSS_TIME: Time = Time::from_secs(20);
-const NO_LOSS_TIME: Time = Time::from_secs(10);
+/// Maximum time of the search for packets that are lost by chance: where TCP lost some, and where it did not.
+const MAX_LOSS_TIME: Time = Time::from_secs(20);
+const MAX_NO_LOSS_TIME: Time = Time::from_secs(10);
 
-/// Where a path seems slow: so many connections get more than one if each is served in turn, beside others' connections.
+/// Connections that are tested together where a path seems slow: beside others' they get more than one does if each is served in turn.
 const SEVERAL: u32 = 4;
 const SEVERAL_TIME: Time = Time::from_secs(4);
 
@@ -96,8 +96,8 @@ pub fn diagnose<P: Path>(
     seen.behind_others = behind_others(&seen, &rows);
     if let Some((free, share)) = seen.free_bps().zip(seen.share_to_find()).filter(|_| options.datagrams) {
         path.doing("whether packets are lost at half of what is free");
-        let most = if seen.losses.is_some() { LOSS_TIME } else { NO_LOSS_TIME };
-        seen.datagrams = capacity::losses(path, free, payload, share, most)?;
+        let max_time = if seen.losses.is_some() { MAX_LOSS_TIME } else { MAX_NO_LOSS_TIME };
+        seen.datagrams = capacity::losses(path, free, payload, share, max_time)?;
     }
     let ranking = ranked(path, options, &seen);
     Ok((seen, ranking))
@@ -151,7 +151,7 @@ fn observed(
     (Observed { queued, ..seen }, tcp.rows)
 }
 
-/// The same path after something was changed: the TCP test again, all else as it was found.
+/// The same path after something was changed: the TCP test again, all other measurements as they were made before the change.
 ///
 /// # Errors
 /// Where the test failed.
@@ -168,6 +168,7 @@ pub fn again<P: Path>(
         capacity: before.capacity.clone(),
         datagrams: before.datagrams,
         available: before.available.clone(),
+        several: before.several,
         ..test
     };
     seen.behind_others = behind_others(&seen, &rows);

@@ -1,4 +1,4 @@
-//! The measured path as a scenario, and what one connection gets there: with all its limits, and without each of them.
+//! The measured path as a scenario, and the goodput of one connection there: with all its limits, and without each of them.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ const FRAME: f64 = 14.0;
 const HEADERS: f64 = 52.0;
 /// A packet where nothing is known of what passes, bytes.
 const PACKET: f64 = 1500.0;
-/// A test simulates no more packets than that: on a faster path it is shorter...
-const PACKETS: f64 = 1e6;
-/// ...which has at least so many round trips, or nothing is predicted.
-const ROUND_TRIPS: f64 = 50.0;
-/// Other traffic runs for so long before the test begins.
+/// Maximum number of packets of a simulated test, which is shorter on a faster path.
+const MAX_PACKETS: f64 = 1e6;
+/// Minimum number of round trips of a simulated test. Where the packets do not last for them nothing is predicted.
+const MIN_ROUND_TRIPS: f64 = 50.0;
+/// How long other traffic runs before the test begins.
 const WARM_UP: Time = Time::from_secs(2);
-/// What is taken over from the hosts.
+/// Settings that simulated hosts have from the measured ones.
 const SETTINGS: [&str; 8] = [
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
@@ -42,37 +42,37 @@ const ENDLESS: &str = "1000s";
 const AMPLE: u64 = 1 << 28;
 /// A transmit queue that drops nothing, packets.
 const AMPLE_PACKETS: u32 = 10_000;
-/// A simulated path on which the test gets what it got, to within this factor, is like the measured one.
-const LIKE: f64 = 1.5;
-/// What a connection gets by chance is averaged over so many tests, as long as these simulate no more packets together than that.
-const MOST_TRIES: f64 = 3.0;
-const PACKETS_TOGETHER: f64 = 2e6;
-/// Most other connections that are tried.
-const MOST_FLOWS: u32 = 8;
-/// What is written at once comes on top of a small send buffer: it holds so many times what its setting says.
+/// Maximum ratio of simulated to measured goodput, either way round, where the simulated path is like the measured one.
+const MAX_MISFIT: f64 = 1.5;
+/// Maximum number of simulated tests over which goodput is averaged, and of their packets together.
+const MAX_TRIES: f64 = 3.0;
+const MAX_PACKETS_TOGETHER: f64 = 2e6;
+/// Maximum number of other connections that are tried.
+const MAX_FLOWS: u32 = 8;
+/// A write comes on top of a small send buffer, which then holds this many times its setting.
 const SEND_BUFFERS: [f64; 5] = [1.0, 1.4, 2.0, 3.0, 4.0];
-/// An ECN threshold is sought up to so many half powers of two, in packets.
-const MARK_STEPS: u32 = 18;
-/// So often at most the dice are thrown again before a path is said not to be like the measured one.
-const CHANCES: f64 = 4.0;
+/// Maximum ECN threshold that is tried: this many half powers of two, in packets.
+const MAX_MARK_STEPS: u32 = 18;
+/// Maximum number of seeds that are tried before a path is said not to be like the measured one.
+const MAX_SEEDS: f64 = 4.0;
 
 /// A path with the limits that were found.
 #[derive(Debug, Clone)]
 pub(crate) struct Twin {
-    /// What the slowest link carries, and what it would without a hop that is too slow, bit/s with Ethernet's headers.
+    /// The slowest link's rate, and what it would be without a slow hop, bit/s with Ethernet's headers.
     link_bps: f64,
     usual_bps: f64,
     /// The largest packet that passes, bytes of IP.
     packet: f64,
-    /// Without queues.
+    /// Round-trip time without queues.
     rtt: Time,
     /// How long packets wait in its queue when that is full.
     queue: Time,
-    /// How often a packet is lost by chance.
+    /// Share of packets that are lost by chance.
     loss: f64,
-    /// Packets in the queue from which on they are marked.
+    /// Packets in the queue from which on further ones are marked (ECN).
     marks_from: Option<f64>,
-    /// What a policer lets pass, bit/s, and at once, bytes.
+    /// A policer's rate, bit/s, and its bucket, bytes.
     policer: Option<(f64, f64)>,
     /// Other datagrams, bit/s, and other connections.
     others_bps: f64,
@@ -81,7 +81,7 @@ pub(crate) struct Twin {
     is_fair: bool,
     /// Packets in the sending host's own queue, where that is the one that overflows.
     own_queue: Option<f64>,
-    /// The send buffer is what held the test down.
+    /// The send buffer limited the test.
     fills_send_buffer: bool,
     /// Settings of the hosts by name.
     sender: BTreeMap<String, String>,
@@ -98,7 +98,7 @@ impl Twin {
     /// Of a path whose rate is known and whose packets pass; `None` of others.
     pub(crate) fn of(seen: &Observed, time: Time, limits: &[Limit]) -> Option<Self> {
         let has = |kind| limits.iter().any(|limit| limit.kind == kind);
-        // What the scenario does not have.
+        // Limits that a scenario does not have.
         let others =
             [Kind::MtuBlackHole, Kind::ReceiverCpu, Kind::SenderCpu, Kind::Application, Kind::PathChanged];
         if others.into_iter().any(has) || seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least) {
@@ -126,9 +126,9 @@ impl Twin {
         let left = seen.left_bps().map_or(seen.got(), |left| left.value) * on_link;
         let others_bps =
             if has(Kind::CompetingTraffic) && !has_tcp { (carried - left).max(0.0) } else { 0.0 };
-        // Of what a device drops TCP is told, or it finds out as of any loss: then its queue is like one on the way.
-        let is_told = seen.losses.is_none_or(|losses| losses.episodes <= 1);
-        let own = is_told && (has(Kind::LocalQueue) || capacity.overflows_here);
+        // The kernel notifies TCP of a drop at the device, or TCP detects it as any loss: then its queue is like one on the way.
+        let is_notified = seen.losses.is_none_or(|losses| losses.episodes <= 1);
+        let own = is_notified && (has(Kind::LocalQueue) || capacity.overflows_here);
         let waited = |longest: f64| Time::from_secs_f64((longest * 1e-6 - rtt.as_secs_f64()).max(0.0));
         let queue = match flow.max_rtt_us {
             // Others' packets always stand in it: a burst does not find it empty.
@@ -138,8 +138,8 @@ impl Twin {
         };
         let loss = if has_tcp { 0.0 } else { seen.lost_by_chance(has(Kind::Loss)) };
         let packets = link_bps * time.as_secs_f64() / 8.0 / (packet + FRAME);
-        let time = Time::from_secs_f64(time.as_secs_f64() * (PACKETS / packets).min(1.0));
-        if time.as_secs_f64() < ROUND_TRIPS * rtt.as_secs_f64() {
+        let time = Time::from_secs_f64(time.as_secs_f64() * (MAX_PACKETS / packets).min(1.0));
+        if time.as_secs_f64() < MIN_ROUND_TRIPS * rtt.as_secs_f64() {
             return None;
         }
         Some(Twin {
@@ -171,22 +171,22 @@ impl Twin {
         })
     }
 
-    /// With what could not be measured chosen so that a connection gets what the test got, as nearly as may be; and what it gets.
+    /// Chooses what could not be measured so that a connection gets nearly what the test got; returns that path and its goodput.
     pub(crate) fn fitted(self, got: f64) -> Option<(Self, f64)> {
         let marks = |step: u32| (f64::from(step) / 2.0).exp2().round();
         let wmem = |times: f64| Some(Twin { sender: self.with_send_buffer(times)?, ..self.clone() });
         let candidates: Vec<Twin> = if self.fills_send_buffer {
             SEND_BUFFERS.into_iter().filter_map(wmem).collect()
         } else if self.other_flows > 0 {
-            (1..=MOST_FLOWS).map(|other_flows| Twin { other_flows, ..self.clone() }).collect()
+            (1..=MAX_FLOWS).map(|other_flows| Twin { other_flows, ..self.clone() }).collect()
         } else if self.marks_from.is_some() {
-            (2..=MARK_STEPS).map(|step| Twin { marks_from: Some(marks(step)), ..self.clone() }).collect()
+            (2..=MAX_MARK_STEPS).map(|step| Twin { marks_from: Some(marks(step)), ..self.clone() }).collect()
         } else {
             vec![self]
         };
         let off = |(_, now): &(Twin, f64)| (now / got).ln().abs();
         let mut best: Option<(Twin, f64)> = None;
-        let tries = candidates.first()?.tries(CHANCES);
+        let tries = candidates.first()?.tries(MAX_SEEDS);
         for seed in 1..=tries {
             let tried = candidates.iter().filter_map(|twin| {
                 let twin = Twin { seed, ..twin.clone() };
@@ -201,18 +201,18 @@ impl Twin {
         best
     }
 
-    /// The sender's settings with a send buffer that is so many times as large.
+    /// The sender's settings with a send buffer that is this many times as large.
     fn with_send_buffer(&self, times: f64) -> Option<BTreeMap<String, String>> {
         let mut sender = self.sender.clone();
         let wmem = sender.get_mut("net.ipv4.tcp_wmem")?;
-        let (first_two, most) = wmem.rsplit_once(' ')?;
-        *wmem = format!("{first_two} {}", (most.parse::<f64>().ok()? * times) as u64);
+        let (first_two, maximum) = wmem.rsplit_once(' ')?;
+        *wmem = format!("{first_two} {}", (maximum.parse::<f64>().ok()? * times) as u64);
         Some(sender)
     }
 
-    /// Whether what a connection gets there is what the test got, to within what chance does.
+    /// Whether a connection gets there what the test got, to within what chance does.
     pub(crate) fn is_like(now: f64, got: f64) -> bool {
-        (now / got).ln().abs() <= LIKE.ln()
+        (now / got).ln().abs() <= MAX_MISFIT.ln()
     }
 
     /// The same without a limit of this kind; `None` for what is not a part of it.
@@ -260,21 +260,21 @@ impl Twin {
         }
     }
 
-    /// The mean of what connections get: as many as may be simulated.
+    /// The mean goodput of as many tests as may be simulated.
     pub(crate) fn usual_goodput(&self) -> Option<f64> {
-        let all: Option<Vec<f64>> = (0..self.tries(MOST_TRIES))
+        let all: Option<Vec<f64>> = (0..self.tries(MAX_TRIES))
             .map(|more| Twin { seed: self.seed + more, ..self.clone() }.goodput())
             .collect();
         all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
     }
 
-    /// How many tests may be simulated, `most` at most.
-    fn tries(&self, most: f64) -> u64 {
+    /// How many tests may be simulated, at most `maximum`.
+    fn tries(&self, maximum: f64) -> u64 {
         let packets = self.link_bps * self.time.as_secs_f64() / 8.0 / (self.packet + FRAME);
-        (PACKETS_TOGETHER / packets).clamp(1.0, most) as u64
+        (MAX_PACKETS_TOGETHER / packets).clamp(1.0, maximum) as u64
     }
 
-    /// What one connection gets, bit/s; `None` where it cannot be simulated.
+    /// Goodput of one connection, bit/s; `None` where it cannot be simulated.
     fn goodput(&self) -> Option<f64> {
         let file = ScenarioFile::parse("measured.toml", &self.text()).ok()?;
         let scenario: Scenario = Session::room(file.resolve(None, &[]).ok()?, "h1", "h2", 1);
@@ -296,7 +296,7 @@ impl Twin {
         let name = seen.rows.first()?.flow.clone();
         let flow =
             verdict::summarize(&seen.rows, &[], &times, &FlowContext { name, ..FlowContext::default() });
-        flow.steady_goodput_bps.or(flow.goodput_bps)
+        flow.steady_or_overall_goodput_bps()
     }
 
     /// A scenario file for whoever wants to run it: the path, and the test after other traffic has begun.

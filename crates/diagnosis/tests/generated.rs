@@ -15,7 +15,7 @@ use crate::{
 };
 
 const TEST: Time = Time::from_secs(10);
-/// So many tests tell what TCP gets.
+/// Number of tests over which TCP's goodput is averaged.
 const TESTS: u64 = 3;
 /// A fault whose removal gains less than this share is none; more than the second is one for sure.
 const SLIGHT: f64 = 0.05;
@@ -106,7 +106,7 @@ fn scored(case: Case) -> Scored {
     let without = truth(&case);
     let (seen, ranking) = answer(&case);
     // Beside other traffic no two tests get the same: what counts is what this one would gain.
-    let got = seen.flow.as_ref().and_then(|flow| flow.steady_goodput_bps.or(flow.goodput_bps)).unwrap_or(0.0);
+    let got = seen.got();
     let gain = |without: f64| (without - got) / got.max(1.0);
     let best = without.iter().map(|(_, without)| gain(*without)).fold(0.0, f64::max);
     let mut right: Vec<Kind> = without

@@ -1,10 +1,16 @@
 //! The ranking, for paths and hosts made up: each fault is named first, and a healthy path is said to be one.
 
-use diagnosis::{Arrived, Capacity, Change, Datagrams, Kind, Limit, Losses, Mtu, Observed, rank};
+use std::convert::Infallible;
+
+use diagnosis::{
+    Arrived, Burst, Capacity, Change, DatagramPlan, Datagrams, Kind, Limit, Losses, Mtu, Observed, Options,
+    Path, RoundTrips, TcpPlan, TcpSeen, again, rank,
+};
+use probe::AvailableAnswer;
 use proptest::prelude::*;
 use schema::{Cause, FlowSample, FlowSummary, Limited};
 use tune::{HostFacts, Reading, Setting};
-use units::Time;
+use units::{BitRate, Time};
 
 const RTT: Time = Time::from_millis(20);
 /// 100 Mb/s at MTU 1500, as TCP's payload.
@@ -24,6 +30,20 @@ fn facts(settings: &[(&str, &str)]) -> HostFacts {
     facts
 }
 
+/// A path that was overloaded and carried this, with no queue and no policer seen.
+fn capacity(goodput_bps: f64) -> Capacity {
+    Capacity {
+        goodput_bps,
+        at_least: false,
+        offered_bps: None,
+        queue: None,
+        later_bps: None,
+        overflows_here: false,
+        at_once_bytes: None,
+        how: "datagrams".into(),
+    }
+}
+
 /// A path of 100 Mb/s and 20 ms without a fault, and a test that got `got_bps` and was limited by `cause`.
 fn seen(got_bps: f64, cause: Cause) -> Observed {
     let mut limited = Limited::default();
@@ -37,16 +57,7 @@ fn seen(got_bps: f64, cause: Cause) -> Observed {
         usual_rtt: None,
         expected: Some((94.1e6, "--rate 100 Mb/s".into())),
         mtu: Mtu { device: 1500, passes: Some(1500) },
-        capacity: Some(Capacity {
-            goodput_bps: CAPACITY,
-            at_least: false,
-            offered_bps: None,
-            queue: None,
-            later_bps: None,
-            overflows_here: false,
-            at_once_bytes: None,
-            how: "datagrams".into(),
-        }),
+        capacity: Some(capacity(CAPACITY)),
         available: None,
         datagrams: Datagrams { sent: 8000, lost: 0 },
         flow: Some(FlowSummary {
@@ -128,10 +139,7 @@ fn a_path_that_changed_comes_first() {
 
 #[test]
 fn a_fair_share_is_no_slow_hop() {
-    let share = |several| {
-        let capacity = Capacity { goodput_bps: 32e6, ..seen(0.0, Cause::Loss).capacity.unwrap() };
-        Observed { several, capacity: Some(capacity), ..seen(31e6, Cause::Loss) }
-    };
+    let share = |several| Observed { several, capacity: Some(capacity(32e6)), ..seen(31e6, Cause::Loss) };
     // Four of six shares.
     let fair = rank(&share(Some((4, 63e6))));
     assert_eq!((fair.limits[0].kind, fair.healthy), (Kind::CompetingTraffic, false), "{fair:?}");
@@ -139,6 +147,65 @@ fn a_fair_share_is_no_slow_hop() {
     assert!((55e6..70e6).contains(&fair.limits[0].gain_bps.unwrap()), "{fair:?}");
     let slow = rank(&share(Some((4, 32e6))));
     assert_eq!(slow.limits[0].kind, Kind::SlowHop, "{slow:?}");
+}
+
+/// A path of which only the TCP test is made again.
+struct TcpOnly(FlowSummary);
+
+impl Path for TcpOnly {
+    type Error = Infallible;
+
+    fn doing(&mut self, _: &str) {}
+
+    fn tcp(&mut self, _: &TcpPlan) -> Result<Option<TcpSeen>, Infallible> {
+        let (flow, receiver) = (self.0.clone(), Some(facts(&[])));
+        Ok(Some(TcpSeen { flow, receiver, ..TcpSeen::default() }))
+    }
+
+    fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Infallible> {
+        unreachable!()
+    }
+
+    fn round_trip(&mut self) -> Option<Time> {
+        unreachable!()
+    }
+
+    fn route_mtu(&mut self) -> Option<u32> {
+        unreachable!()
+    }
+
+    fn datagrams(&mut self, _: &DatagramPlan) -> Result<Option<Burst>, Infallible> {
+        unreachable!()
+    }
+
+    fn several(&mut self, _: u32, _: &TcpPlan) -> Result<Option<f64>, Infallible> {
+        unreachable!()
+    }
+
+    fn available(&mut self, _: BitRate, _: Option<u32>) -> Result<Option<AvailableAnswer>, Infallible> {
+        unreachable!()
+    }
+}
+
+#[test]
+fn a_fair_share_is_no_slow_hop_after_tuning_either() {
+    let several = Some((4, 63e6));
+    let before = Observed { several, capacity: Some(capacity(32e6)), ..seen(18e6, Cause::SendBuffer) };
+    let options = Options {
+        from: "h1".into(),
+        to: "h2".into(),
+        expected: before.expected.clone(),
+        max_rate: BitRate(100_000_000),
+        datagrams: true,
+        datagram_headers: 28,
+        probes: true,
+        time: Time::from_secs(1),
+        congestion: None,
+    };
+    let mut path = TcpOnly(seen(31e6, Cause::Loss).flow.unwrap());
+    let Ok((after, ranking)) = again(&mut path, &options, &before, facts(&[]));
+    assert_eq!(after.several, several, "as it was measured before");
+    assert_eq!(ranking.limits[0].kind, Kind::CompetingTraffic, "{ranking:?}");
 }
 
 #[test]
@@ -202,16 +269,7 @@ fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
 
 #[test]
 fn a_slow_hop_is_one_that_is_slower_than_expected() {
-    let half = Capacity {
-        goodput_bps: CAPACITY / 2.0,
-        at_least: false,
-        offered_bps: None,
-        queue: None,
-        later_bps: None,
-        overflows_here: false,
-        at_once_bytes: None,
-        how: "datagrams".into(),
-    };
+    let half = capacity(CAPACITY / 2.0);
     let slow = Observed { capacity: Some(half.clone()), ..seen(47e6, Cause::PathRate) };
     assert_eq!(first(&slow).kind, Kind::SlowHop);
     let nobody_expected_more =

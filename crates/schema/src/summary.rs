@@ -242,6 +242,11 @@ impl FlowSummary {
         matches!(self.kind.as_str(), "tcp" | "xcp")
     }
 
+    /// Goodput in the steady part, bit/s; over the flow's whole time where throughput never settled; `None` where neither is known.
+    pub fn steady_or_overall_goodput_bps(&self) -> Option<f64> {
+        self.steady_goodput_bps.or(self.goodput_bps)
+    }
+
     /// The congestion control for people: its name and the parameters set, as in `griddt a=7`.
     pub fn cc_label(&self) -> Option<String> {
         let mut label = self.cc.clone()?;

@@ -138,8 +138,8 @@ impl<'a> Session<'a> {
 
     /// Packets that the device of a flow's sending host has dropped so far.
     fn dropped_by_host_of(&mut self, index: usize) -> u64 {
-        let station = self.engine.flows[index].addresses.there.from;
-        self.engine.wire.devices.at(station).map_or(0, |device| device.dropped())
+        let engine = &mut self.engine;
+        engine.wire.dropped(&engine.flows[index].addresses.there)
     }
 
     /// Sends UDP packets of `bytes` (IP header included) `at` these instants from now on, which ascend, and waits for them. For each:

@@ -27,7 +27,7 @@ pub(crate) struct Wire {
     pub(crate) network: Network<Parcel>,
     pub(crate) arrived: Arrived,
     neighbours: Neighbours,
-    pub(crate) devices: Devices,
+    devices: Devices,
     /// Numbers that packets had which have left a device's queue and were not looked at yet.
     left: VecDeque<u32>,
     pub(crate) path_mtus: PathMtus,
@@ -168,6 +168,11 @@ impl Wire {
         let device = self.devices.at(route.from)?;
         let is_free = device.is_empty() && self.network.busy(route.from, now).0 == 0;
         Some(device.room(to, is_free))
+    }
+
+    /// Packets that the device of a sender with this route has dropped so far; 0 where there is no queue.
+    pub(crate) fn dropped(&mut self, route: &Route) -> u64 {
+        self.devices.at(route.from).map_or(0, |device| device.dropped())
     }
 
     /// Whether a packet has come and waits to be looked at.

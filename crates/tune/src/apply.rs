@@ -93,6 +93,12 @@ pub struct Refused {
     pub why: String,
 }
 
+impl Refused {
+    fn new(name: &str, value: &str, error: &impl std::fmt::Display) -> Self {
+        Refused { name: name.into(), value: value.into(), why: error.to_string() }
+    }
+}
+
 /// Sets what is wanted. What an earlier call set stays, and the values before that one are what `revert` puts back. A device's setting that
 /// it refuses is left as it was. `step` is told what comes next, before it comes.
 ///
@@ -136,11 +142,7 @@ fn make(
                     journal.settings.push(SettingChange { name: name.clone(), before, after: value.clone() });
                 }
                 Err(error) if !setting::is_sysctl(name) => {
-                    refused.push(Refused {
-                        name: name.clone(),
-                        value: value.clone(),
-                        why: error.to_string(),
-                    });
+                    refused.push(Refused::new(name, value, &error));
                 }
                 Err(error) => return Err(error).attempted(|| format!("read {name}")),
             },
@@ -182,7 +184,7 @@ fn make(
         match set(roots, name, value) {
             Err(error) if !setting::is_sysctl(name) => {
                 leave_out(roots, name, &earlier, journal)?;
-                refused.push(Refused { name: name.clone(), value: value.clone(), why: error.to_string() });
+                refused.push(Refused::new(name, value, &error));
             }
             set => set?,
         }

@@ -36,7 +36,7 @@ fn answer(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
         escape(&flow.to),
         escape(&flow.cc_label().unwrap_or_else(|| flow.kind.clone())),
     );
-    if let Some(goodput) = flow.steady_goodput_bps.or(flow.goodput_bps) {
+    if let Some(goodput) = flow.steady_or_overall_goodput_bps() {
         let of = flow.wire_limit_bps.filter(|limit| *limit > 0.0).map(|limit| {
             let (limit, share) = (unbroken(number::rate(limit)), unbroken(number::share(goodput / limit)));
             format!("of {limit} that the path can carry ({share})")

@@ -276,7 +276,7 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
             label.clone(),
             flow.name.clone(),
             words::limits(flow).unwrap_or_else(|| UNKNOWN.into()),
-            or_unknown(flow.steady_goodput_bps.or(flow.goodput_bps), number::rate),
+            or_unknown(flow.steady_or_overall_goodput_bps(), number::rate),
         ];
         row.extend(causes.iter().map(|cause| number::share(flow.limited_steady.share(*cause))));
         if ccs.are_told() {

@@ -35,7 +35,7 @@ pub(crate) fn of(field: &str, metric: &str, knee: &Knee, line: &Line<'_>) -> Opt
 
 /// Bytes in flight over bytes a second; `None` where either is unknown.
 fn loaded_rtt_us(flow: &FlowSummary) -> Option<f64> {
-    let rtt_us = flow.binding_window_bytes? as f64 * 8e6 / flow.steady_goodput_bps.or(flow.goodput_bps)?;
+    let rtt_us = flow.binding_window_bytes? as f64 * 8e6 / flow.steady_or_overall_goodput_bps()?;
     rtt_us.is_finite().then_some(rtt_us)
 }
 

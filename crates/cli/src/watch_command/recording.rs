@@ -32,7 +32,7 @@ pub struct Recording {
     flows: BTreeMap<String, Flow>,
     events: Vec<Event>,
     tracks: HashMap<Cookie, Track>,
-    /// What the device of each sender's address had sent when the first flow from there was seen.
+    /// Counters of the device with each sender's address when the first flow from there was seen.
     devices: BTreeMap<Sender, Option<Outgoing>>,
 }
 
@@ -44,7 +44,7 @@ type Sender = (String, IpAddr);
 struct Flow {
     rows: Vec<FlowSample>,
     looked_us: Option<i64>,
-    /// Where it is seen to be sent.
+    /// The sender, where that end is watched.
     sender: Option<Sender>,
     from: String,
     to: String,
@@ -92,12 +92,10 @@ impl Recording {
         for connection in watcher.connections().filter(|connection| connection.closed_ns.is_none()) {
             let other = pairs.other_end(connection);
             if flows::acked(connection) > 0 || connection.look.wqueue_bytes > 0 {
-                let sender = (connection.place.clone(), connection.look.ends.local.ip());
-                self.devices.entry(sender).or_insert_with_key(|sender| outgoing(watcher, sender));
-                self.row(connection, other, true, &mut rows, &mut told);
+                self.row(watcher, connection, other, true, &mut rows, &mut told);
             }
             if other.is_none() && flows::received(connection) > 0 {
-                self.row(connection, None, false, &mut rows, &mut told);
+                self.row(watcher, connection, None, false, &mut rows, &mut told);
             }
         }
         let traced = self.trace(watcher, events, &mut told);
@@ -114,6 +112,7 @@ impl Recording {
     /// A row of the flow that a connection sends or receives.
     fn row(
         &mut self,
+        watcher: &Watcher,
         connection: &Followed,
         other: Option<&Followed>,
         sends: bool,
@@ -133,8 +132,12 @@ impl Recording {
         }
         let flow = self.flows.entry(name.clone()).or_insert_with(|| {
             told.push(Event { time_us, subject: name, kind: EventKind::Start, value: 0 });
+            let sender = sends.then(|| (connection.place.clone(), ends.local.ip()));
+            if let Some(sender) = &sender {
+                self.devices.entry(sender.clone()).or_insert_with(|| outgoing(watcher, sender));
+            }
             Flow {
-                sender: sends.then(|| (connection.place.clone(), ends.local.ip())),
+                sender,
                 from: ends.local.ip().to_string(),
                 to: ends.peer.ip().to_string(),
                 before: counted,
@@ -207,34 +210,35 @@ impl Recording {
 }
 
 impl Recording {
-    /// By flow: its share of the segments that its sender's device dropped meanwhile. A device does not tell whose they were; flows that sent
-    /// more again lost more.
+    /// By flow: its share of the segments that its sender's device dropped meanwhile. A device does not count by flow; flows that retransmitted
+    /// more lost more.
     fn device_drops(&self, watcher: &Watcher) -> BTreeMap<String, u64> {
-        let mut again: BTreeMap<&Sender, u64> = BTreeMap::new();
-        let senders = self.flows.values().filter_map(|flow| Some((flow.sender.as_ref()?, flow.sent_again())));
-        senders.for_each(|(sender, count)| *again.entry(sender).or_default() += count);
+        let mut retransmitted: BTreeMap<&Sender, u64> = BTreeMap::new();
+        let senders =
+            self.flows.values().filter_map(|flow| Some((flow.sender.as_ref()?, flow.retransmitted())));
+        senders.for_each(|(sender, count)| *retransmitted.entry(sender).or_default() += count);
         let mut drops = BTreeMap::new();
-        for (sender, all) in again.into_iter().filter(|(_, all)| *all > 0) {
+        for (sender, all) in retransmitted.into_iter().filter(|(_, all)| *all > 0) {
             let before = self.devices.get(sender).copied().flatten();
             let Some((before, now)) = before.zip(outgoing(watcher, sender)) else { continue };
             for (name, flow) in self.flows.iter().filter(|(_, flow)| flow.sender.as_ref() == Some(sender)) {
                 let mss = flow.rows.iter().filter_map(|row| row.snd_mss_bytes).max().unwrap_or(0);
                 let dropped = now.segments_dropped_since(before, u64::try_from(mss).unwrap_or(0));
-                drops.insert(name.clone(), dropped * flow.sent_again() / all);
+                drops.insert(name.clone(), dropped * flow.retransmitted() / all);
             }
         }
         drops
     }
 }
 
-/// What the device with this address has sent and dropped so far.
+/// Counters of the device with this address: sent and dropped so far.
 fn outgoing(watcher: &Watcher, (place, address): &Sender) -> Option<Outgoing> {
     watcher.place(place)?.run(|| Ok(tune::outgoing(*address))).ok()?
 }
 
 impl Flow {
-    /// Segments sent again while it was seen.
-    fn sent_again(&self) -> u64 {
+    /// Segments retransmitted while it was seen.
+    fn retransmitted(&self) -> u64 {
         let counts = || self.rows.iter().filter_map(|row| row.total_retrans_segs);
         let more = counts().max().unwrap_or(0) - counts().min().unwrap_or(0);
         u64::try_from(more).unwrap_or(0)

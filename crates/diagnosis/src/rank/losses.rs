@@ -8,6 +8,7 @@ use super::{Allows, Limits};
 use crate::{
     limit::{Doubt, Kind},
     losses::visible_queue_us,
+    observed::MIN_LOST_FOR_RATE,
 };
 
 /// The setting of selective acknowledgement.
@@ -16,12 +17,10 @@ const SACK: &str = "net.ipv4.tcp_sack";
 const FULL: f64 = 0.75;
 /// Fewer lost datagrams may be chance of another kind: a computer that stood still.
 const LOST_MIN: u64 = 5;
-/// So many were lost on a path that has room for them: TCP will lose packets, too.
-const LOST_TO_COME: u64 = 3;
 /// What to do about losses by chance.
 const FIND_LOSSY_LINK: &str = "find the link that loses packets without being full: a cable, optics, a radio link, a duplex mismatch; bbr \
                                (test -C bbr) loses less by it, and several streams share it";
-/// Fewer marks than that explain nothing.
+/// Minimum number of congestion marks that explain a small window.
 const MARKED_MIN: u64 = 3;
 /// The law of random losses holds to within so much.
 const LAW: f64 = 1.3;
@@ -70,7 +69,7 @@ impl Limits<'_> {
             return Some((Lost::ForWantOfRoom, true));
         }
         // There was room.
-        if seen.datagrams.lost >= LOST_TO_COME
+        if seen.datagrams.lost >= MIN_LOST_FOR_RATE
             && seen.capacity.as_ref().is_some_and(|capacity| seen.had_room_for_losses(capacity))
         {
             return Some((Lost::ByChance, true));
@@ -137,7 +136,7 @@ impl Limits<'_> {
     pub(super) fn losses_to_come(&mut self) {
         let (datagrams, seen) = (self.seen.datagrams, self.seen);
         let is_known = self.found.iter().any(|limit| matches!(limit.kind, Kind::Loss | Kind::ShortQueue));
-        if is_known || datagrams.lost < LOST_TO_COME || seen.is_whole() || seen.is_shared() {
+        if is_known || datagrams.lost < MIN_LOST_FOR_RATE || seen.is_whole() || seen.is_shared() {
             return;
         }
         let mss = seen.flow.as_ref().and_then(|flow| flow.mss_bytes).unwrap_or(1448) as u32;

@@ -7,7 +7,7 @@ use crate::{change::Change, limit::Kind, observed::InTurn};
 
 /// A test that got so much of what other traffic leaves was held down by that traffic.
 const OF_WHAT_IS_LEFT: f64 = 0.8;
-/// Beside others' traffic a change is the path's if it is by so many times.
+/// Minimum ratio of a change of rate that is the path's although others share the path.
 const SHARED_CHANGE: f64 = 2.0;
 /// A round trip that is so many times as long as without load.
 const LONGER: f64 = 1.3;
@@ -117,7 +117,7 @@ impl Limits<'_> {
         let mut evidence = Vec::new();
         if let Some(InTurn { others, one, connections, together }) = seen.in_turn() {
             evidence.push(format!(
-                "{connections} connections get {} together, one {}: the slowest link serves each in turn (fair queueing), and shares what it \
+                "{connections} connections got {} together, one {}: the slowest link serves each in turn (fair queueing), and shares what it \
                  carries fairly with about {others:.0} others",
                 rate(together),
                 rate(one)

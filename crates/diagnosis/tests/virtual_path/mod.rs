@@ -45,7 +45,7 @@ impl<'a> VirtualPath<'a> {
         measured
     }
 
-    /// The fastest of so many echoes, and their median.
+    /// The fastest of this many echoes, and their median.
     fn echoes(&mut self, count: u32) -> (Time, Option<Time>) {
         let ping = Ping { interval: Time::from_millis(100), count: Some(count), payload: Bytes(56) };
         let echoes = self.measure(Kind::Ping(ping), Time::from_secs(3));
@@ -81,7 +81,7 @@ impl<'a> VirtualPath<'a> {
     pub fn goodput(&mut self, time: Time) -> f64 {
         let plan = TcpPlan { time, congestion: None };
         let seen = self.tcp(&plan).unwrap().unwrap_or_default();
-        seen.flow.steady_goodput_bps.or(seen.flow.goodput_bps).unwrap_or(0.0)
+        seen.flow.steady_or_overall_goodput_bps().unwrap_or(0.0)
     }
 }
 

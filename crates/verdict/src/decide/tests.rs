@@ -1,0 +1,401 @@
+//! Labels of made-up flows, sample by sample.
+
+use super::*;
+use crate::{Generator, PathLink};
+
+const MSS: i64 = 1448;
+
+/// A flow at 10 ms samples over a 20 ms path of 1 Gb/s that gets `goodput_bps`; `set` changes each row.
+fn flow(goodput_bps: f64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
+    arriving(|ms| (goodput_bps / 8.0 * ms as f64 * 1e-3) as i64, set)
+}
+
+/// The same, where so many bytes have arrived after so many milliseconds.
+fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
+    let context = FlowContext {
+        name: "f".into(),
+        wire_limit_bps: Some(0.956e9),
+        path: vec![PathLink { name: "l".into(), direction: "forward".into(), rate_bps: 1e9 }],
+        ..FlowContext::default()
+    };
+    let mut rows = Vec::new();
+    let mut links = Vec::new();
+    for i in 0..100i64 {
+        let bytes = bytes(i * 10);
+        let mut row = FlowSample {
+            time_us: i * 10_000,
+            flow: "f".into(),
+            ca_state: Some(0),
+            snd_mss_bytes: Some(MSS),
+            snd_cwnd_segs: Some(4000),
+            snd_wnd_bytes: Some(10_000_000),
+            unacked_segs: Some(1000),
+            notsent_bytes: Some(3_000_000),
+            sndbuf_bytes: Some(20_000_000),
+            wmem_queued_bytes: Some(19_000_000),
+            rcv_wnd_bytes: Some(10_000_000),
+            rcv_queue_bytes: Some(0),
+            srtt_us: Some(20_000),
+            total_retrans_segs: Some(0),
+            pacing_rate_bps: Some(20_000_000_000),
+            bytes_received: Some(bytes),
+            ..FlowSample::default()
+        };
+        set(&mut row);
+        rows.push(row);
+        links.push(LinkSample {
+            time_us: i * 10_000 + 3,
+            link: "l".into(),
+            direction: "forward".into(),
+            sent_bytes: Some((bytes as f64 * 1514.0 / 1448.0) as i64),
+            ..LinkSample::default()
+        });
+    }
+    decide(&mut rows, &links, &context);
+    assert_eq!(rows[0].limited_by, None);
+    rows[1..].iter().map(|r| r.limited_by.unwrap()).collect()
+}
+
+fn all(causes: &[Cause], expected: Cause) {
+    let wrong = causes.iter().filter(|c| **c != expected).count();
+    assert_eq!(wrong, 0, "{wrong} of {} samples are not {expected:?}: {causes:?}", causes.len());
+}
+
+#[test]
+fn a_filled_window_is_the_receivers_or_its_readers() {
+    let window = |row: &mut FlowSample| {
+        row.snd_wnd_bytes = Some(1000 * MSS + 1000);
+        row.rcv_wnd_bytes = row.snd_wnd_bytes;
+    };
+    all(&flow(0.5e9, window), Cause::ReceiveWindow);
+    let slow = |row: &mut FlowSample| {
+        row.snd_wnd_bytes = Some(0);
+        row.rcv_wnd_bytes = Some(0);
+        row.unacked_segs = Some(0);
+        row.rcv_queue_bytes = Some(500_000);
+    };
+    all(&flow(0.04e9, slow), Cause::Application);
+}
+
+#[test]
+fn nothing_to_send_is_the_buffer_or_the_writer() {
+    let buffer = |row: &mut FlowSample| row.notsent_bytes = Some(0);
+    all(&flow(0.5e9, buffer), Cause::SendBuffer);
+    let writer = |row: &mut FlowSample| {
+        row.notsent_bytes = Some(0);
+        row.wmem_queued_bytes = Some(1_500_000);
+    };
+    all(&flow(0.1e9, writer), Cause::Application);
+}
+
+#[test]
+fn delayed_acks_of_an_idle_writer_are_no_queue() {
+    let context = FlowContext { unknown_path: true, ..FlowContext::default() };
+    let delayed = |row: &mut FlowSample| row.srtt_us = Some(40_000);
+    all(&starved(context, 1e6, delayed), Cause::Application);
+}
+
+/// Our own flow at 10 ms samples over a path that is not described, whose writer has nothing more to send; `goodput_bps` arrives.
+fn starved(context: FlowContext, goodput_bps: f64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
+    let context = FlowContext { name: "f".into(), ..context };
+    let row = |i: i64| {
+        let mut row = FlowSample {
+            time_us: i * 10_000,
+            flow: "f".into(),
+            ca_state: Some(0),
+            snd_mss_bytes: Some(MSS),
+            snd_cwnd_segs: Some(1000),
+            snd_wnd_bytes: Some(3_000_000),
+            unacked_segs: Some(20),
+            notsent_bytes: Some(0),
+            sndbuf_bytes: Some(2_500_000),
+            wmem_queued_bytes: Some(60_000),
+            rcv_wnd_bytes: Some(3_000_000),
+            rcv_queue_bytes: Some(0),
+            srtt_us: Some(100),
+            min_rtt_us: Some(50),
+            bytes_acked: Some((goodput_bps / 8.0 * i as f64 * 0.01) as i64),
+            ..FlowSample::default()
+        };
+        set(&mut row);
+        row
+    };
+    let mut rows: Vec<FlowSample> = (0..100).map(row).collect();
+    decide(&mut rows, &[], &context);
+    rows[1..].iter().map(|r| r.limited_by.unwrap()).collect()
+}
+
+#[test]
+fn our_own_generator_is_no_slow_application() {
+    let ours = |generator| FlowContext { generator: Some(generator), ..FlowContext::default() };
+    let bulk = || ours(Generator::default());
+    all(&starved(FlowContext::default(), 24e9, |_| {}), Cause::Application);
+    all(&starved(bulk(), 24e9, |_| {}), Cause::HostCpu);
+    let unread = |row: &mut FlowSample| {
+        (row.snd_wnd_bytes, row.rcv_wnd_bytes) = (Some(20 * MSS), Some(20 * MSS));
+        row.rcv_queue_bytes = Some(2_000_000);
+    };
+    all(&starved(FlowContext::default(), 24e9, unread), Cause::Application);
+    all(&starved(bulk(), 24e9, unread), Cause::HostCpu);
+    // What was asked for, as long as the computer keeps up with that.
+    let asked = |bps: f64| ours(Generator { write_bps: Some(bps), ..Generator::default() });
+    all(&starved(asked(1e9), 1e9, |_| {}), Cause::Application);
+    let behind = starved(asked(10e9), 3e9, |_| {});
+    all(&behind[20..], Cause::HostCpu);
+    let paced = |bps: f64| FlowContext { pacing_bps: Some(bps), ..bulk() };
+    all(&starved(paced(1e9), 1e9, |_| {}), Cause::Pacing);
+    let block = |row: &mut FlowSample| row.wmem_queued_bytes = Some(2_400_000);
+    all(&starved(paced(1e9), 1e9, block), Cause::Pacing);
+    all(&starved(paced(10e9), 3e9, block)[20..], Cause::SendBuffer);
+    all(&starved(paced(10e9), 3e9, |_| {})[20..], Cause::HostCpu);
+    all(
+        &starved(ours(Generator { read_bps: Some(1e9), ..Generator::default() }), 1e9, unread),
+        Cause::Application,
+    );
+    all(
+        &starved(ours(Generator { reader_pauses: true, ..Generator::default() }), 1e9, unread),
+        Cause::Application,
+    );
+    let file = ours(Generator { uses_file: true, ..Generator::default() });
+    all(&starved(file, 1e9, |_| {}), Cause::Application);
+    // In virtual time a writer is never late.
+    all(&starved(FlowContext { virtual_time: true, ..bulk() }, 1e9, |_| {}), Cause::SendBuffer);
+}
+
+#[test]
+fn what_is_left_when_all_is_sent_is_no_limit_of_its_own() {
+    let size = 100_000_000;
+    let context = FlowContext {
+        generator: Some(Generator { size_bytes: Some(size), ..Generator::default() }),
+        ..FlowContext::default()
+    };
+    let done = |row: &mut FlowSample| {
+        let acked = row.bytes_acked.unwrap();
+        match acked >= 90_000_000 {
+            true => row.bytes_acked = Some(size as i64 - 20 * MSS + 1),
+            // The receiver's window, until then.
+            false => row.snd_wnd_bytes = Some(20 * MSS),
+        }
+    };
+    all(&starved(context.clone(), 1e9, done), Cause::ReceiveWindow);
+    let at_once = |row: &mut FlowSample| row.bytes_acked = Some(size as i64);
+    all(&starved(context, 1e9, at_once), Cause::SlowStart);
+}
+
+#[test]
+fn one_host_has_no_path() {
+    let queued = |row: &mut FlowSample| (row.srtt_us, row.notsent_bytes) = (Some(5_000), Some(1_000_000));
+    let context = FlowContext { unknown_path: true, ..FlowContext::default() };
+    all(&starved(context.clone(), 24e9, queued), Cause::PathRate);
+    all(&starved(FlowContext { is_one_host: true, ..context }, 24e9, queued), Cause::HostCpu);
+}
+
+#[test]
+fn a_full_path_wins_over_what_fills_it() {
+    let window = |row: &mut FlowSample| row.snd_wnd_bytes = Some(1000 * MSS);
+    all(&flow(0.955e9, window), Cause::PathRate);
+    let cwnd = |row: &mut FlowSample| {
+        row.snd_cwnd_segs = Some(1000);
+        row.total_retrans_segs = Some(5);
+    };
+    all(&flow(0.955e9, cwnd), Cause::PathRate);
+}
+
+#[test]
+fn a_filled_congestion_window_is_what_held_it_down() {
+    let growing = |row: &mut FlowSample| row.snd_cwnd_segs = Some(1000);
+    all(&flow(0.3e9, growing), Cause::SlowStart);
+    let after_loss = |row: &mut FlowSample| {
+        growing(row);
+        row.total_retrans_segs = Some(3);
+    };
+    all(&flow(0.3e9, after_loss), Cause::Loss);
+    let repairing = |row: &mut FlowSample| row.ca_state = Some(3);
+    all(&flow(0.3e9, repairing), Cause::Loss);
+}
+
+#[test]
+fn what_reduced_a_window_is_told_by_what_came_before() {
+    let full = |row: &mut FlowSample| (row.snd_cwnd_segs, row.delivered_ce_segs) = (Some(1000), Some(0));
+    // Marks come and go; what they left behind stays a while.
+    let marked = |row: &mut FlowSample| {
+        full(row);
+        row.delivered_ce_segs = Some(1 + row.time_us / 200_000);
+        row.ca_state = Some(if row.time_us % 200_000 < 20_000 { CWR } else { 0 });
+    };
+    all(&flow(0.3e9, marked), Cause::EcnMarks);
+    let own = |row: &mut FlowSample| {
+        full(row);
+        row.ca_state = Some(CWR);
+    };
+    all(&flow(0.3e9, own), Cause::LocalQueue);
+    // A kernel that does not count marks leaves that open.
+    let unknown = |row: &mut FlowSample| {
+        own(row);
+        row.delivered_ce_segs = None;
+    };
+    all(&flow(0.3e9, unknown), Cause::SlowStart);
+    let lost = |row: &mut FlowSample| {
+        own(row);
+        row.total_retrans_segs = Some(row.time_us / 10_000);
+    };
+    all(&flow(0.3e9, lost), Cause::Loss);
+}
+
+fn in_context(set: impl Fn(&mut FlowSample), context: FlowContext) -> Vec<Option<Cause>> {
+    let mut rows: Vec<FlowSample> = (0..300)
+        .map(|i| {
+            let mut row = FlowSample {
+                time_us: i * 10_000,
+                flow: "f".into(),
+                snd_mss_bytes: Some(MSS),
+                snd_cwnd_segs: Some(1000),
+                unacked_segs: Some(1000),
+                srtt_us: Some(10_000),
+                ..FlowSample::default()
+            };
+            set(&mut row);
+            row
+        })
+        .collect();
+    decide(&mut rows, &[], &FlowContext { name: "f".into(), ..context });
+    rows.iter().skip(1).map(|row| row.limited_by).collect()
+}
+
+#[test]
+fn what_the_own_device_drops_is_its_queues_loss() {
+    let lost = |row: &mut FlowSample| row.total_retrans_segs = Some(row.time_us / 30_000);
+    let of_99 = |device_drops| in_context(lost, FlowContext { device_drops, ..FlowContext::default() });
+    assert_eq!(of_99(60).last(), Some(&Some(Cause::LocalQueue)));
+    assert_eq!(of_99(5).last(), Some(&Some(Cause::Loss)), "others dropped most of them");
+    assert_eq!(of_99(0).last(), Some(&Some(Cause::Loss)));
+}
+
+#[test]
+fn of_a_capture_a_loss_explains_what_follows_soon() {
+    let captured = |row: &mut FlowSample| {
+        row.snd_cwnd_segs = None;
+        row.total_retrans_segs = Some(i64::from(row.time_us >= 500_000));
+    };
+    let causes = in_context(captured, FlowContext { unknown_path: true, ..FlowContext::default() });
+    assert_eq!((causes[10], causes[60]), (None, Some(Cause::Loss)), "nothing is known before");
+    assert_eq!(causes.last(), Some(&None), "nor 250 round trips later");
+}
+
+#[test]
+fn what_waits_without_a_window_is_paced_or_not_computed() {
+    let paced = |row: &mut FlowSample| {
+        row.pacing_rate_bps = Some(520_000_000);
+        row.total_retrans_segs = Some(1);
+    };
+    all(&flow(0.5e9, paced), Cause::Pacing);
+    all(&flow(0.5e9, |_| {}), Cause::HostCpu);
+}
+
+#[test]
+fn a_pipe_that_is_filled_again_waits_for_its_link() {
+    // Full until 0.5 s, then silent for two round trips, then full again.
+    let causes = arriving(|ms| (ms.min(500) + (ms - 540).max(0)) * 119_500, |_| {});
+    let at = |ms: usize| causes[ms / 10 - 1];
+    assert_eq!(at(520), Cause::HostCpu, "nothing is sent, and nothing says why");
+    assert_eq!(at(540), Cause::PathRate);
+    assert_eq!(at(900), Cause::PathRate);
+}
+
+/// A flow over a path that is not described.
+fn measured(set: impl Fn(i64, &mut FlowSample)) -> Vec<Cause> {
+    let context = FlowContext { name: "f".into(), unknown_path: true, ..FlowContext::default() };
+    let row = |i: i64| {
+        let mut row = FlowSample {
+            time_us: i * 10_000,
+            flow: "f".into(),
+            ca_state: Some(0),
+            snd_mss_bytes: Some(MSS),
+            snd_cwnd_segs: Some(1000),
+            snd_wnd_bytes: Some(10_000_000),
+            unacked_segs: Some(1000),
+            notsent_bytes: Some(3_000_000),
+            sndbuf_bytes: Some(20_000_000),
+            wmem_queued_bytes: Some(19_000_000),
+            min_rtt_us: Some(10_000),
+            srtt_us: Some(10_200),
+            rttvar_us: Some(100),
+            total_retrans_segs: Some(7),
+            bytes_acked: Some(i * 500_000),
+            ..FlowSample::default()
+        };
+        set(i, &mut row);
+        row
+    };
+    let mut rows: Vec<FlowSample> = (0..100).map(row).collect();
+    decide(&mut rows, &[], &context);
+    rows[1..].iter().map(|r| r.limited_by.unwrap()).collect()
+}
+
+#[test]
+fn a_queue_that_stands_tells_of_a_full_path() {
+    all(&measured(|_, row| row.srtt_us = Some(40_000)), Cause::PathRate);
+    all(&measured(|_, _| {}), Cause::Loss);
+    // Windows that are sent at once wait for themselves.
+    let window = |srtt| {
+        move |_, row: &mut FlowSample| {
+            (row.snd_wnd_bytes, row.srtt_us) = (Some(1000 * MSS), Some(srtt));
+        }
+    };
+    all(&measured(window(14_000)), Cause::ReceiveWindow);
+    all(&measured(window(25_000)), Cause::PathRate);
+    // Wi-Fi: the round-trip time is far above the least one, and so is what it varies by.
+    let varies = |_, row: &mut FlowSample| (row.srtt_us, row.rttvar_us) = (Some(16_000), Some(5_000));
+    all(&measured(varies), Cause::Loss);
+}
+
+#[test]
+fn what_is_paced_and_grows_no_more_has_the_paths_rate() {
+    let bbr = |i: i64, row: &mut FlowSample| {
+        row.unacked_segs = Some(500);
+        row.total_retrans_segs = Some(0);
+        row.pacing_rate_bps = Some(400_000_000);
+        // Twice as much each 10 ms, the round trip, until 200 ms.
+        row.bytes_acked = Some(if i < 20 { 1 << i } else { (1 << 20) + (i - 20) * 500_000 });
+    };
+    let causes = measured(bbr);
+    all(&causes[30..90], Cause::PathRate);
+    let starting = |i: i64, row: &mut FlowSample| {
+        bbr(i, row);
+        row.bytes_acked = Some((1.07_f64.powi(i as i32) * 1e4) as i64);
+        row.pacing_rate_bps = Some(1_000);
+    };
+    let grows = measured(starting);
+    assert!(grows[10..90].iter().all(|cause| *cause == Cause::SlowStart), "{grows:?}");
+}
+
+#[test]
+fn in_virtual_time_nothing_waits_for_a_host() {
+    let context = FlowContext { name: "f".into(), virtual_time: true, ..FlowContext::default() };
+    for (queued, expected) in [(90_000, Cause::SendBuffer), (10_000, Cause::Pacing)] {
+        let waiting = |time_us| FlowSample {
+            time_us,
+            flow: "f".into(),
+            snd_mss_bytes: Some(1000),
+            unacked_segs: Some(40),
+            snd_cwnd_segs: Some(100),
+            notsent_bytes: Some(50_000),
+            sndbuf_bytes: Some(100_000),
+            wmem_queued_bytes: Some(queued),
+            ..FlowSample::default()
+        };
+        let mut rows = [waiting(0), waiting(100_000)];
+        decide(&mut rows, &[], &context);
+        assert_eq!(rows[1].limited_by, Some(expected));
+    }
+}
+
+#[test]
+fn an_unknown_sender_stays_unlabelled() {
+    let mut rows = vec![
+        FlowSample { flow: "f".into(), ..FlowSample::default() },
+        FlowSample { flow: "f".into(), ..FlowSample::default() },
+    ];
+    decide(&mut rows, &[], &FlowContext { name: "f".into(), ..FlowContext::default() });
+    assert!(rows.iter().all(|r| r.limited_by.is_none()));
+}

@@ -162,11 +162,7 @@ fn scored(case: Case) -> Scored {
                 mb(limit.gain_bps.unwrap_or(0.0))
             ))
             .collect::<Vec<_>>(),
-        figures(&seen)
-            + &format!(
-                "{:?}",
-                ranking.limits.iter().flat_map(|l| &l.evidence).find(|e| e.starts_with("DBG"))
-            ),
+        figures(&seen),
     );
     Scored { case, score, gains, line }
 }
@@ -341,9 +337,6 @@ fn generated_cases_are_diagnosed() {
     for scored in done.iter().filter(|scored| scored.gains.as_ref().is_some_and(|gains| !gains.are_close())) {
         let Some(gains) = &scored.gains else { continue };
         println!("gain {:.1} for {:.1}: {}", gains.promised / 1e6, gains.true_one / 1e6, scored.line);
-    }
-    for s in done.iter().filter(|s| s.line.contains("DBG unfit")) {
-        println!("UNFIT {}", s.line);
     }
     println!("{}", table(&done));
     for faults in 1..3 {

@@ -25,6 +25,8 @@ mod interrupt;
 mod iperf_values;
 mod job;
 mod jobs;
+mod kernel_command;
+mod kernel_progress;
 mod lab_check;
 mod lab_command;
 mod lab_engine;

@@ -1,7 +1,8 @@
 //! How a kernel is made: its source is got or copied, configured, compiled, checked, and put into the cache.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
     time::{SystemTime, UNIX_EPOCH},
@@ -164,10 +165,11 @@ impl Build<'_> {
         if let Some(image) = self.existing(|_| true)? {
             return Ok(Outcome::Exists(image));
         }
-        uml::release_of(file, &mut self.runner)?;
         let directory = self.work.directory("image")?;
         let binary = directory.join(image::BINARY);
-        fs::copy(file, &binary).attempted(|| format!("copy {}", file.display()))?;
+        let copied =
+            fs::copy(file, &binary).and_then(|_| fs::set_permissions(&binary, Permissions::from_mode(0o755)));
+        copied.attempted(|| format!("copy {}", file.display()))?;
         self.finish(&directory, Origin::File { file: file.into() }, None, Vec::new())
     }
 
@@ -239,7 +241,11 @@ impl Build<'_> {
         lacks: Vec<String>,
     ) -> Result<Outcome> {
         let binary = directory.join(image::BINARY);
-        let (release, version) = uml::release_of(&binary, &mut self.runner)?;
+        let from = match &origin {
+            Origin::File { file } => file,
+            _ => &binary,
+        };
+        let (release, version) = uml::release_of(&binary, from, &mut self.runner)?;
         let about = binary.metadata().attempted(|| format!("read {}", binary.display()))?;
         let name = self.name.clone().unwrap_or_else(|| release.clone());
         let image = Image {

@@ -1,23 +1,35 @@
 //! Whether a file is a kernel that the lab can boot. A User-Mode Linux kernel prints its release and its options like any
 //! program.
 
-use std::{path::Path, time::Duration};
+use std::{fs::File, io::Read, path::Path, time::Duration};
 
 use units::KernelVersion;
 
-use crate::{Error, Result, children::Runner};
+use crate::{Error, Result, children::Runner, error::Attempted};
 
 /// How long a kernel may take to print its release: it does so at once, and other programs may do anything.
 const LIMIT: Duration = Duration::from_secs(10);
 /// The option of the kernel's command line for virtual time.
 const TIME_TRAVEL: &str = "time-travel=inf-cpu";
+/// How programs begin (elf(5)). Other files are not run at all.
+const ELF: [u8; 4] = *b"\x7fELF";
 
-/// The release of the kernel in `file`.
+/// The release of the kernel in `file`, which errors call `origin`.
 ///
 /// # Errors
 /// Where it is no User-Mode Linux kernel, or one without time travel.
-pub(crate) fn release_of(file: &Path, runner: &mut Runner<'_>) -> Result<(String, KernelVersion)> {
-    let wrong = |why: String| Error::NotAKernel { path: file.into(), why };
+pub(crate) fn release_of(
+    file: &Path,
+    origin: &Path,
+    runner: &mut Runner<'_>,
+) -> Result<(String, KernelVersion)> {
+    let wrong = |why: String| Error::NotAKernel { path: origin.into(), why };
+    let mut magic = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(ELF.len() as u64).read_to_end(&mut magic));
+    read.attempted(|| format!("read {}", file.display()))?;
+    if magic != ELF {
+        return Err(wrong("it is no program (ELF)".into()));
+    }
     let mut print = |option: &str| {
         let mut command = runner.program(&file.to_string_lossy());
         command.arg(option);

@@ -98,7 +98,11 @@ impl Place {
 /// Whether this machine has what every build needs; without it there is only the error that says so.
 fn can_build(result: &Result<Outcome, Error>) -> bool {
     match result {
-        Err(error @ (Error::MissingTools { .. } | Error::Processor(_))) => {
+        Err(error @ Error::MissingTools { .. }) => {
+            testing::skip(testing::Missing::Tool, error);
+            false
+        }
+        Err(error @ Error::Processor(_)) => {
             testing::skip(testing::Missing::Feature, error);
             false
         }

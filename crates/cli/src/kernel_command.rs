@@ -89,7 +89,7 @@ fn build(cache: &Cache, args: &BuildArgs, json: bool) -> anyhow::Result<()> {
         return output::json(&json!({ "schema": SCHEMA, "built": built, "kernel": document(image) }));
     }
     if !image.lacks.is_empty() {
-        output::note(&format!("{} has no {}", image.release, image.lacks.join(", ")));
+        output::note(&format!("options that {} does not take: {}", image.release, image.lacks.join(", ")));
     }
     let size = Bytes(image.size_bytes / 100_000 * 100_000);
     output::text(&match made {

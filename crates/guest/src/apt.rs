@@ -75,7 +75,11 @@ impl<'a> Apt<'a> {
         };
         let mut available = Vec::new();
         for lists in ways {
-            self.configure(lists, runner)?;
+            // One source of several may fail; what counts is whether there are packages.
+            let updated = match self.configure(lists, runner) {
+                Err(failed @ Error::Failed { .. }) => Err(failed),
+                other => Ok(other?),
+            };
             available = self.packages(runner)?;
             if let Some(package) = package::choose(&available, version) {
                 return Ok(package.clone());
@@ -83,6 +87,7 @@ impl<'a> Apt<'a> {
             if !available.is_empty() {
                 break;
             }
+            updated?;
         }
         Err(Error::NoPackage {
             wanted: version.unwrap_or("of any version").into(),
@@ -112,7 +117,10 @@ impl<'a> Apt<'a> {
             return got;
         }
         // Lists that are a few weeks old name packages that mirrors have no more.
-        self.configure(Lists::Fresh, runner)?;
+        match self.configure(Lists::Fresh, runner) {
+            Err(Error::Failed { .. }) => {}
+            other => other?,
+        }
         let Some(newer) = package::choose(&self.packages(runner)?, version).cloned() else { return got };
         *package = newer;
         self.get(package, directory, runner, report)
@@ -197,12 +205,9 @@ impl<'a> Apt<'a> {
             return Ok(());
         }
         let mut update = self.program("apt-get", runner);
-        update.args(["update", "-q"]);
-        match runner.run("getting package lists", update) {
-            // One source of several may fail; what counts is whether the package is found.
-            Err(Error::Failed { .. }) if lists == Lists::Fresh => Ok(()),
-            other => other,
-        }
+        // Without the option a mirror that cannot be reached is a warning.
+        update.args(["update", "-q", "-o", "APT::Update::Error-Mode=any"]);
+        runner.run("getting package lists", update)
     }
 
     fn program(&self, name: &str, runner: &Runner<'_>) -> Command {

@@ -73,7 +73,18 @@ pub(crate) fn remove_leftovers(cache: &Path) -> Result<usize> {
     if directories.is_empty() {
         return Ok(0);
     }
-    let _removing = lock_cache(cache)?;
+    let _removing = match lock_cache(cache) {
+        // Somebody else's cache, theirs to clean.
+        Err(Error::Os { source, .. })
+            if matches!(
+                source.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
+            return Ok(0);
+        }
+        locked => locked?,
+    };
     let mut removed = 0;
     for directory in directories.iter().filter(|directory| !is_in_use(directory)) {
         match fs::remove_dir_all(directory) {

@@ -46,6 +46,12 @@ if [ "${1:-}" = tests ]; then
     need mtr mtr-tiny
     need tshark tshark
     need valgrind valgrind
+    # Builds of kernels are tested with a makefile that is none; longfat asks for these all the same.
+    need flex flex
+    need bison bison
+    need m4 m4
+    need bc bc
+    need xz xz-utils
 fi
 if [ "${1:-}" = web ]; then
     # Building the page takes Node 20, which Debian 12 has not: see https://nodejs.org.

@@ -5,9 +5,9 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    bdp, cc_command, diagnose_command, exit, export_command, guest_command, import_command, lab_command,
-    manual, output, probe_command, records, reproduce, run, scenario_command, serve_command, sweep_command,
-    test_args, test_command, tune_command, view_command, watch_command,
+    bdp, cc_command, diagnose_command, exit, export_command, guest_command, import_command, kernel_command,
+    lab_command, manual, output, probe_command, records, reproduce, run, scenario_command, serve_command,
+    sweep_command, test_args, test_command, tune_command, view_command, watch_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
@@ -43,6 +43,9 @@ enum Command {
     /// Networks that stay up, and what this machine can do
     #[command(subcommand)]
     Lab(lab_command::LabCommand),
+    /// Kernels for labs in virtual time: build, list, remove
+    #[command(subcommand)]
+    Kernel(kernel_command::KernelCommand),
     /// Congestion controls: of this kernel, of this program, and your own
     #[command(subcommand)]
     Cc(cc_command::CcCommand),
@@ -112,6 +115,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Reproduce(args) => reproduce::run(args, &cli.runs, cli.json),
         Command::Scenario(command) => scenario_command::run(command, cli.json),
         Command::Lab(command) => lab_command::run(command, cli.json),
+        Command::Kernel(command) => kernel_command::run(command, cli.json),
         Command::Cc(command) => cc_command::run(command, cli.json),
         Command::Test(args) => test_command::run(args, &cli.runs, cli.json),
         Command::Serve(args) => serve_command::run(args, cli.json),

@@ -288,7 +288,7 @@ pub fn simulated_kernel(job: &Job<'_>) -> Option<String> {
     match &job.engine {
         Engine::Lab => return None,
         Engine::Kernel(request) => {
-            return kernel_engine::find(request.as_deref()).ok().map(|image| image.version.to_string());
+            return kernel_engine::find(request.as_deref()).ok().map(|image| image.release);
         }
         Engine::Model | Engine::Sim => {}
     }

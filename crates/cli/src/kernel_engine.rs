@@ -13,15 +13,15 @@ use std::{
 };
 
 use anyhow::Context;
-use guest::{Guest, Line, Running};
+use guest::{Cache, Guest, Image, Line, Running};
 use lab::Progress;
 use record::Writer;
 use scenario::{Cc, Kind, Scenario};
 use schema::{FlowSample, RunSummary, SUMMARY_SCHEMA, Summary};
 use serde::{Deserialize, Serialize};
-use units::{KernelVersion, Time};
+use units::Time;
 
-use crate::{exit::Exit, flow_context::FlowPath, lab_engine::Rows};
+use crate::{exit::Exit, flow_context::FlowPath, kernel_command, lab_engine::Rows};
 
 /// The shared directory's name, inside the record's.
 const SHARED_DIR: &str = "guest";
@@ -113,17 +113,13 @@ impl ProgressLine {
     }
 }
 
-/// A kernel that guests may be booted with.
-pub struct Image {
-    pub path: PathBuf,
-    pub version: KernelVersion,
-}
-
-/// The kernel of this version or name.
+/// The kernel of this version or name; without a request the newest.
+///
+/// # Errors
+/// Exit code 4 where the user has none: the message says which command makes one.
 pub fn find(request: Option<&str>) -> anyhow::Result<Image> {
-    let request = request.unwrap_or("6.1");
-    let path = PathBuf::from(format!("/var/tmp/kern/linux-{request}.uml"));
-    Ok(Image { path, version: request.parse()? })
+    let image = Cache::of_this_user().and_then(|cache| cache.find(request));
+    image.map_err(|error| Exit::Missing(error.to_string()).into())
 }
 
 /// Finds out before any run what a guest kernel cannot run.
@@ -199,7 +195,8 @@ pub fn run(
             scenario.seed.to_string().into(),
         ],
     };
-    let mut running = guest.boot()?;
+    kernel.verify().map_err(kernel_command::failure)?;
+    let mut running = guest.boot().map_err(kernel_command::failure)?;
     let console = follow(&mut running, report, &shared, stop)?;
     drop(running);
     shared.take(writer.path(), summary, &console, began.elapsed())

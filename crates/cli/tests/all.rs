@@ -12,6 +12,7 @@ mod disturbed;
 mod guide;
 mod iperf3_interop;
 mod iperf3_json;
+mod kernel;
 mod lab;
 mod lab_check;
 mod machines;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Error, memory_dir, sys};
+use crate::{Error, error::Attempted, memory_dir, sys};
 
 /// Virtual time begins here: the same in every run, 2020-01-01 UTC, nanoseconds since 1970.
 const START_NS: u64 = 1_577_836_800_000_000_000;
@@ -76,13 +76,9 @@ impl Guest<'_> {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .process_group(0);
-        // SAFETY: `prepare_kernel` makes system calls alone, as is right between fork and exec.
-        #[allow(unsafe_code)]
-        unsafe {
-            command.pre_exec(sys::prepare_kernel)
-        };
-        let start = |source| Error::Start { kernel: self.kernel.into(), source };
-        let mut child = command.spawn().map_err(start)?;
+        sys::prepare_kernel(&mut command);
+        let what = || format!("start the guest kernel {}", self.kernel.display());
+        let mut child = command.spawn().attempted(what)?;
         let output = child.stdout.take().map(BufReader::new);
         let (sender, lines) = channel();
         let reading = std::thread::Builder::new().name("guest console".into()).spawn(move || {
@@ -97,7 +93,7 @@ impl Guest<'_> {
             }
         });
         let running = Running { child, lines };
-        reading.map_err(start)?;
+        reading.attempted(what)?;
         Ok(running)
     }
 }

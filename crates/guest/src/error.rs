@@ -1,37 +1,221 @@
-//! What can go wrong with a guest.
+//! What can go wrong with kernels.
 
 use std::{io, path::PathBuf};
 
-/// An error of a guest.
+/// Why a kernel could not be built, found or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A path that the kernel's command line cannot hold.
-    #[error("a guest kernel cannot be given the path {0:?}: it has a quotation mark or a line break in it")]
-    Path(PathBuf),
-    /// The kernel did not start.
-    #[error("cannot start the guest kernel {}: {source}", kernel.display())]
-    Start {
-        /// Its file.
-        kernel: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// No directory can hold a guest's memory.
-    #[error(
-        "no directory can hold the guest's memory of {needed_mb} MB: {tried}; set TMPDIR to a directory with space that is not mounted noexec"
-    )]
-    NoMemory {
-        /// What is needed, MB.
-        needed_mb: u64,
-        /// The directories that were tried, and why each is unfit.
-        tried: String,
-    },
-    /// A step of the guest's start, inside it.
-    #[error("the guest cannot {attempted}: {source}")]
-    Init {
-        /// What was attempted.
-        attempted: String,
+    /// The operating system refused something.
+    #[error("cannot {what}: {source}")]
+    Os {
+        /// What was attempted, with its object.
+        what: String,
         /// Why it failed.
         source: io::Error,
     },
+    /// No directory for kernels is known.
+    #[error("no directory for kernels: set LONGFAT_KERNELS, XDG_CACHE_HOME or HOME")]
+    NoDirectory,
+    /// The cache has no such kernel.
+    #[error("there is no kernel{} in {directory}{}; make one with: longfat kernel build{}",
+        of(" ", wanted.as_deref()), have(available), suggestion(wanted.as_deref()))]
+    NoKernel {
+        /// The version or name that was asked for; `None`: any.
+        wanted: Option<String>,
+        /// The cache.
+        directory: String,
+        /// The names of the kernels in it.
+        available: Vec<String>,
+    },
+    /// A kernel's file is not the one that was built.
+    #[error(
+        "the kernel {name} is damaged: {path} has another SHA-256 than when it was built; \
+        build it anew with --force, or remove it with: longfat kernel remove {name}"
+    )]
+    Damaged {
+        /// The kernel's name.
+        name: String,
+        /// Its file.
+        path: PathBuf,
+    },
+    /// User-Mode Linux does not exist for this processor.
+    #[error("User-Mode Linux runs on x86-64 only, and this machine is {0}")]
+    Processor(&'static str),
+    /// Programs that building needs.
+    #[error("building a kernel needs {}, which this machine does not have; install with: sudo apt install {}",
+        tools.join(", "), packages.join(" "))]
+    MissingTools {
+        /// The programs.
+        tools: Vec<&'static str>,
+        /// Debian's packages that have them.
+        packages: Vec<&'static str>,
+    },
+    /// A distribution without apt.
+    #[error(
+        "this machine has no {0}: kernel source packages come by apt; \
+        unpack a kernel from https://kernel.org and give its directory: longfat kernel build --source DIR"
+    )]
+    NoApt(&'static str),
+    /// No source package of this version.
+    #[error("no source package of kernel {wanted} in {lists}{}; {}", offers(available), elsewhere(*with_suite))]
+    NoPackage {
+        /// The version that was asked for.
+        wanted: String,
+        /// The package lists that were searched.
+        lists: String,
+        /// The kernel versions that they have.
+        available: Vec<String>,
+        /// Whether a suite was named.
+        with_suite: bool,
+    },
+    /// A directory without a kernel in it.
+    #[error("{0} is no kernel tree: it has no {1}")]
+    NotATree(PathBuf, &'static str),
+    /// A binary that the lab cannot boot.
+    #[error("{path} is no User-Mode Linux kernel with time travel: {why}")]
+    NotAKernel {
+        /// The file.
+        path: PathBuf,
+        /// What it lacks.
+        why: String,
+    },
+    /// A kernel without options that the lab needs.
+    #[error("kernel {version} cannot be configured for the lab: it does not take {}", options.join(", "))]
+    Configuration {
+        /// The kernel's version.
+        version: String,
+        /// Lines of the configuration.
+        options: Vec<String>,
+    },
+    /// A program failed.
+    #[error("{what} failed:\n{}\nthe whole log is {}", lines.join("\n"), log.display())]
+    Failed {
+        /// What was being done.
+        what: String,
+        /// The lines of its output that say why.
+        lines: Vec<String>,
+        /// All of its output.
+        log: PathBuf,
+    },
+    /// A name that cannot be given to a kernel.
+    #[error("{name:?} cannot be the name of a kernel: {why}")]
+    Name {
+        /// The name.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A suite that cannot be one.
+    #[error("{0:?} is no suite of Debian; write for example trixie-backports or sid")]
+    Suite(String),
+    /// The disk is too full.
+    #[error(
+        "building needs {need_mib} MiB in {directory}, and {free_mib} MiB are free; \
+        free some, or set LONGFAT_KERNELS to another directory"
+    )]
+    NoSpace {
+        /// The cache.
+        directory: PathBuf,
+        /// Mebibytes that a build takes.
+        need_mib: u64,
+        /// Mebibytes that are free.
+        free_mib: u64,
+    },
+    /// A path that the kernel's command line cannot hold.
+    #[error("a guest kernel cannot be given the path {0:?}: it has a quotation mark or a line break in it")]
+    Path(PathBuf),
+    /// No directory can hold a guest's memory.
+    #[error(
+        "no directory can hold the guest's memory of {needed_mib} MiB: {tried}; \
+        set TMPDIR to a directory with space that is not mounted noexec"
+    )]
+    NoMemory {
+        /// Mebibytes that are needed.
+        needed_mib: u64,
+        /// The directories that were tried, and why each is unfit.
+        tried: String,
+    },
+    /// The user stopped it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+fn of(before: &str, text: Option<&str>) -> String {
+    text.map(|text| format!("{before}{text}")).unwrap_or_default()
+}
+
+fn have(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!(" (it has {})", names.join(", ")) }
+}
+
+/// What comes after `longfat kernel build`.
+fn suggestion(wanted: Option<&str>) -> String {
+    match wanted {
+        None => " 6.1".into(),
+        Some(version) if version.starts_with(|c: char| c.is_ascii_digit()) => format!(" {version}"),
+        Some(name) => format!(" --source DIR --name {name}"),
+    }
+}
+
+fn offers(available: &[String]) -> String {
+    if available.is_empty() { String::new() } else { format!(", which have {}", available.join(", ")) }
+}
+
+fn elsewhere(with_suite: bool) -> &'static str {
+    match with_suite {
+        true => "name another suite, or give a kernel tree with --source DIR",
+        false => {
+            "search another suite, as with --suite trixie-backports or --suite sid, or give a kernel tree with --source DIR"
+        }
+    }
+}
+
+/// Says what was attempted where the operating system refuses.
+pub(crate) trait Attempted<T> {
+    /// Adds `what`, as in "read /proc/meminfo".
+    fn attempted(self, what: impl FnOnce() -> String) -> Result<T, Error>;
+}
+
+impl<T> Attempted<T> for io::Result<T> {
+    fn attempted(self, what: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|source| Error::Os { what: what(), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_command_that_helps() {
+        let missing = |wanted: Option<&str>, available: &[&str]| {
+            Error::NoKernel {
+                wanted: wanted.map(Into::into),
+                directory: "/c".into(),
+                available: available.iter().map(|name| (*name).into()).collect(),
+            }
+            .to_string()
+        };
+        assert_eq!(
+            missing(Some("6.1"), &["6.12.117"]),
+            "there is no kernel 6.1 in /c (it has 6.12.117); make one with: longfat kernel build 6.1"
+        );
+        assert_eq!(missing(None, &[]), "there is no kernel in /c; make one with: longfat kernel build 6.1");
+        assert!(
+            missing(Some("mine"), &[])
+                .ends_with("make one with: longfat kernel build --source DIR --name mine")
+        );
+        let tools = Error::MissingTools { tools: vec!["flex", "bc"], packages: vec!["flex", "bc"] };
+        assert_eq!(
+            tools.to_string(),
+            "building a kernel needs flex, bc, which this machine does not have; install with: sudo apt install flex bc"
+        );
+        let package = Error::NoPackage {
+            wanted: "6.18".into(),
+            lists: "this machine's package lists".into(),
+            available: vec!["6.1".into(), "6.12".into()],
+            with_suite: false,
+        };
+        assert!(package.to_string().contains("which have 6.1, 6.12; search another suite"), "{package}");
+    }
 }

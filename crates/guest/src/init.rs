@@ -7,7 +7,7 @@ use std::{
     process::{Command, ExitStatus},
 };
 
-use crate::{Error, sys};
+use crate::{Error, error::Attempted, sys};
 
 /// Where the directory that is shared with this machine is mounted. /tmp is the guest's own.
 pub const SHARED: &str = "/tmp/shared";
@@ -43,27 +43,22 @@ impl Init<'_> {
             ("tmpfs", "/tmp", "mode=1777"),
             ("tmpfs", "/run", "mode=755"),
         ] {
-            sys::mount(kind, at, options).map_err(failed(&format!("mount {kind} at {at}")))?;
+            sys::mount(kind, at, options).attempted(|| format!("mount {kind} at {at}"))?;
         }
-        sys::seed_random_numbers(self.seed).map_err(failed("seed the kernel's random numbers"))?;
+        sys::seed_random_numbers(self.seed).attempted(|| "seed the kernel's random numbers".into())?;
         for dir in ["/dev/shm", SHARED] {
-            fs::create_dir_all(dir).map_err(failed(&format!("make {dir}")))?;
+            fs::create_dir_all(dir).attempted(|| format!("make {dir}"))?;
         }
-        sys::mount("tmpfs", "/dev/shm", "mode=1777").map_err(failed("mount tmpfs at /dev/shm"))?;
+        sys::mount("tmpfs", "/dev/shm", "mode=1777").attempted(|| "mount tmpfs at /dev/shm".into())?;
         let shared = self.shared.to_string_lossy();
-        sys::mount("hostfs", SHARED, &shared).map_err(failed(&format!("mount {shared}")))?;
+        sys::mount("hostfs", SHARED, &shared).attempted(|| format!("mount {shared}"))?;
         // The limit follows from the machine's memory, and a guest has little: hosts of the labs are large.
-        fs::write(TCP_MEM.0, TCP_MEM.1).map_err(failed(&format!("set {}", TCP_MEM.0)))
+        fs::write(TCP_MEM.0, TCP_MEM.1).attempted(|| format!("set {}", TCP_MEM.0))
     }
 }
 
-fn failed(attempted: &str) -> impl FnOnce(std::io::Error) -> Error {
-    let attempted = attempted.to_string();
-    move |source| Error::Init { attempted, source }
-}
-
 fn status_of(program: &mut Command) -> Result<ExitStatus, Error> {
-    program.status().map_err(failed("start its program"))
+    program.status().attempted(|| "start the guest's program".into())
 }
 
 fn how_it_ended(status: ExitStatus) -> String {

@@ -1,16 +1,46 @@
 //! Linux kernels of any version as ordinary programs: User-Mode Linux (UML) guests in virtual time.
 //!
-//! A guest boots in a second, needs neither root nor KVM, and sees this machine's files read-only. Its time is virtual
-//! (`time-travel=inf-cpu`): computing takes no time, and while all its threads sleep the clock jumps to the next timer. So a
-//! guest does the same in every run, however busy the machine is.
+//! [`build`] makes a kernel from a distribution's source package or a kernel tree, [`Cache`] keeps them in the user's cache,
+//! [`Image`] is one of them. [`Guest::boot`] starts one; inside, [`init::Init`] is its first process. Nothing here needs root,
+//! and nothing is written outside the cache.
 //!
-//! [`Guest::boot`] starts one from outside; inside, [`init::run`] is its first process.
+//! A guest boots in a second and sees this machine's files read-only. Its time is virtual (`time-travel=inf-cpu`): computing
+//! takes no time, and while all its threads sleep the clock jumps to the next timer. So a guest does the same in every run,
+//! however busy the machine is.
+//!
+//! ```no_run
+//! use guest::Cache;
+//!
+//! let newest = Cache::of_this_user()?.find(Some("6.1"))?;
+//! newest.verify()?;
+//! println!("{} is {}", newest.release, newest.path.display());
+//! # Ok::<(), guest::Error>(())
+//! ```
 
+mod apt;
 mod boot;
+mod build;
+mod cache;
+mod children;
+mod config;
 mod error;
+mod image;
 pub mod init;
 mod memory_dir;
+mod package;
+mod progress;
 mod sys;
+mod tools;
+mod tree;
+mod uml;
+mod work;
 
 pub use boot::{Guest, Line, Running};
+pub use build::{Outcome, Request, Source, build};
+pub use cache::Cache;
 pub use error::Error;
+pub use image::{Image, Origin};
+pub use progress::{Progress, Stage};
+
+/// What functions here return.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -17,7 +17,7 @@ pub(crate) fn choose(bytes: u64) -> Result<PathBuf, Error> {
             Some(why) => tried.push(format!("{} {why}", dir.display())),
         }
     }
-    Err(Error::NoMemory { needed_mb: bytes >> 20, tried: tried.join(", ") })
+    Err(Error::NoMemory { needed_mib: bytes >> 20, tried: tried.join(", ") })
 }
 
 fn unfit(dir: &Path, bytes: u64) -> Option<String> {

@@ -1,12 +1,16 @@
-//! System calls, each in one small safe function.
+//! The system calls that the standard library does not have, each as one small safe function.
 #![allow(unsafe_code)]
 
 use std::{
     ffi::CString,
     fs::OpenOptions,
     io, mem,
-    os::{fd::AsRawFd, unix::ffi::OsStrExt},
+    os::{
+        fd::AsRawFd,
+        unix::{ffi::OsStrExt, process::CommandExt},
+    },
     path::Path,
+    process::Command,
     time::Duration,
 };
 
@@ -19,20 +23,54 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn c_string(text: &[u8]) -> io::Result<CString> {
-    CString::new(text).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+fn text(text: &str) -> io::Result<CString> {
+    CString::new(text).map_err(io::Error::from)
 }
 
-/// Prepares the process that becomes a guest's kernel, between fork and exec: it is killed with its parent, leaves no core
-/// file, and gets no random numbers of this machine.
-pub(crate) fn prepare_kernel() -> io::Result<()> {
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: plain arguments; the limit lives across the call.
+fn path_text(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
+}
+
+/// True for root.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: always succeeds, has no arguments.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// The command's process gets SIGKILL when the thread that starts it ends, however it ends.
+pub(crate) fn kill_with_parent(command: &mut Command) {
+    // SAFETY: between fork and exec only prctl(2) is called, which is safe after a fork.
     unsafe {
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong))?;
-        check(libc::setrlimit(libc::RLIMIT_CORE, &raw const none))?;
+        command.pre_exec(die_with_parent);
     }
-    refuse_random_numbers()
+}
+
+fn die_with_parent() -> io::Result<()> {
+    // SAFETY: plain arguments.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) })
+}
+
+/// The command becomes a guest's kernel: it is killed with the thread that starts it, leaves no core file, and gets no random
+/// numbers of this machine.
+pub(crate) fn prepare_kernel(command: &mut Command) {
+    // SAFETY: between fork and exec only system calls are made, which is safe after a fork.
+    unsafe {
+        command.pre_exec(|| {
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            die_with_parent()?;
+            check(libc::setrlimit(libc::RLIMIT_CORE, &raw const none))?;
+            refuse_random_numbers()
+        });
+    }
+}
+
+/// Two directories change places in one step.
+pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    let (one, other) = (path_text(one)?, path_text(other)?);
+    // SAFETY: both texts end with a zero byte and live during the call.
+    check(unsafe {
+        libc::renameat2(libc::AT_FDCWD, one.as_ptr(), libc::AT_FDCWD, other.as_ptr(), libc::RENAME_EXCHANGE)
+    })
 }
 
 /// From now on getrandom(2) of this process and its children fails (ENOSYS). UML would seed the guest's random numbers with it,
@@ -82,7 +120,7 @@ pub(crate) struct FileSystem {
 
 /// The file system that holds `path`.
 pub(crate) fn file_system(path: &Path) -> io::Result<FileSystem> {
-    let path = c_string(path.as_os_str().as_bytes())?;
+    let path = path_text(path)?;
     // SAFETY: an all-zero statvfs is valid to write to; the path ends in a zero.
     let stat = unsafe {
         let mut stat: libc::statvfs = mem::zeroed();
@@ -95,15 +133,14 @@ pub(crate) fn file_system(path: &Path) -> io::Result<FileSystem> {
 
 /// Whether this process may make files in `dir`.
 pub(crate) fn is_writable(dir: &Path) -> bool {
-    let Ok(path) = c_string(dir.as_os_str().as_bytes()) else { return false };
+    let Ok(path) = path_text(dir) else { return false };
     // SAFETY: the path ends in a zero.
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
 /// Mounts a file system of this kind; one that is there already stays.
 pub(crate) fn mount(kind: &str, at: &str, options: &str) -> io::Result<()> {
-    let (name, target, data) =
-        (c_string(kind.as_bytes())?, c_string(at.as_bytes())?, c_string(options.as_bytes())?);
+    let (name, target, data) = (text(kind)?, text(at)?, text(options)?);
     // SAFETY: all strings end in zeros and live across the call.
     let done = unsafe { libc::mount(name.as_ptr(), target.as_ptr(), name.as_ptr(), 0, data.as_ptr().cast()) };
     match check(done) {

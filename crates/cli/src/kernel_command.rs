@@ -1,0 +1,227 @@
+//! `longfat kernel`: the kernels that labs can run in, made, listed and removed.
+
+use std::{path::PathBuf, thread};
+
+use clap::{Args, Subcommand};
+use guest::{Cache, Error, Image, Origin, Outcome, Request, Source};
+use serde_json::{Value, json};
+use units::Bytes;
+
+use crate::{exit::Exit, interrupt, kernel_progress::ProgressLine, output};
+
+/// The schema of every document that these commands print.
+const SCHEMA: &str = "longfat.kernel/1";
+
+/// What to do about kernels.
+#[derive(Debug, Subcommand)]
+pub enum KernelCommand {
+    /// Build a kernel from the distribution's source package, or from a kernel tree; needs no root
+    Build(BuildArgs),
+    /// List the kernels that are built
+    List,
+    /// Remove a kernel
+    Remove(RemoveArgs),
+}
+
+/// What to build.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// The version, as 6.1 (its newest 6.1.x) or 6.1.192; `latest` or nothing: the newest that the package lists have
+    #[arg(value_name = "VERSION", conflicts_with_all = ["source", "image"])]
+    version: Option<String>,
+    /// Use this suite's package lists instead of the machine's, as in trixie-backports or sid
+    #[arg(long, value_name = "SUITE", conflicts_with_all = ["source", "image"])]
+    suite: Option<String>,
+    /// Build a kernel tree of your own; it is copied and stays as it is
+    #[arg(long, value_name = "DIR", conflicts_with = "image")]
+    source: Option<PathBuf>,
+    /// Add a finished User-Mode Linux kernel
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+    /// Its name; without it the release of a package's kernel, the last part of DIR or FILE
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Compilers that run at once; without it one for each processor
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Build it even if it is there
+    #[arg(long)]
+    force: bool,
+}
+
+/// What to remove.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct RemoveArgs {
+    /// Its name or version, as `longfat kernel list` prints it
+    #[arg(value_name = "VERSION")]
+    name: Option<String>,
+    /// All kernels
+    #[arg(long)]
+    all: bool,
+}
+
+/// Runs the command.
+pub fn run(command: &KernelCommand, json: bool) -> anyhow::Result<()> {
+    let cache = Cache::of_this_user().map_err(failure)?;
+    let leftovers = cache.remove_leftovers().map_err(failure)?;
+    if leftovers > 0 {
+        let builds = if leftovers == 1 { "a build that was killed" } else { "builds that were killed" };
+        output::note(&format!("removed the files of {builds}"));
+    }
+    match command {
+        KernelCommand::Build(args) => build(&cache, args, json),
+        KernelCommand::List => list(&cache, json),
+        KernelCommand::Remove(args) => remove(&cache, args, json),
+    }
+}
+
+fn build(cache: &Cache, args: &BuildArgs, json: bool) -> anyhow::Result<()> {
+    let request = request(args);
+    let stop = interrupt::flag()?;
+    let mut line = ProgressLine::new();
+    let made = guest::build(cache, &request, &stop, &mut |progress| line.show(&progress));
+    line.finish();
+    let made = made.map_err(failure)?;
+    let image = made.image();
+    if json {
+        let built = matches!(made, Outcome::Built(_));
+        return output::json(&json!({ "schema": SCHEMA, "built": built, "kernel": document(image) }));
+    }
+    if !image.lacks.is_empty() {
+        output::note(&format!("options that {} does not take: {}", image.release, image.lacks.join(", ")));
+    }
+    let size = Bytes(image.size_bytes / 100_000 * 100_000);
+    output::text(&match made {
+        Outcome::Built(_) => {
+            format!("built {} from {}: {} ({size})", image.name, image.origin.text(), image.path.display())
+        }
+        Outcome::Exists(_) => format!(
+            "{} is there already, built {} from {}: {}; --force builds it anew",
+            image.name,
+            time(image),
+            image.origin.text(),
+            image.path.display()
+        ),
+    })
+}
+
+fn request(args: &BuildArgs) -> Request {
+    let source = match (&args.source, &args.image) {
+        (Some(directory), _) => Source::Tree(directory.clone()),
+        (_, Some(file)) => Source::File(file.clone()),
+        _ => Source::Package {
+            version: args.version.clone().filter(|version| version != "latest"),
+            suite: args.suite.clone(),
+        },
+    };
+    let jobs = args.jobs.map(usize::from);
+    let jobs = jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    Request { source, name: args.name.clone(), jobs, force: args.force }
+}
+
+fn list(cache: &Cache, json: bool) -> anyhow::Result<()> {
+    let images = cache.images().map_err(failure)?;
+    if json {
+        let kernels: Vec<Value> = images.iter().map(document).collect();
+        let directory = cache.directory().display().to_string();
+        return output::json(&json!({ "schema": SCHEMA, "directory": directory, "kernels": kernels }));
+    }
+    if images.is_empty() {
+        return output::text(&format!(
+            "no kernels in {}; make one with: longfat kernel build 6.1",
+            cache.directory().display()
+        ));
+    }
+    output::text(&table(&images))
+}
+
+fn table(images: &[Image]) -> String {
+    let mut rows = vec![["NAME", "VERSION", "SIZE", "BUILT", "FROM"].map(String::from)];
+    rows.extend(images.iter().map(|image| {
+        let state = if image.verify().is_ok() { String::new() } else { " (DAMAGED)".into() };
+        let size = Bytes(image.size_bytes / 100_000 * 100_000).to_string();
+        [image.name.clone(), image.release.clone(), size, time(image), image.origin.text() + &state]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [0, 1, 2, 3].map(width);
+    let line = |row: &[String; 5]| {
+        let cells: String =
+            row[..4].iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}  ")).collect();
+        cells + &row[4]
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn remove(cache: &Cache, args: &RemoveArgs, json: bool) -> anyhow::Result<()> {
+    let removed = match &args.name {
+        Some(name) => vec![cache.remove(name).map_err(failure)?],
+        None => cache.remove_all().map_err(failure)?,
+    };
+    let names: Vec<&str> = removed.iter().map(|image| image.name.as_str()).collect();
+    if json {
+        return output::json(&json!({ "schema": SCHEMA, "removed": names }));
+    }
+    output::text(&match names.as_slice() {
+        [] => "no kernels to remove".into(),
+        names => format!("removed {}", names.join(", ")),
+    })
+}
+
+/// All that is known about a kernel.
+fn document(image: &Image) -> Value {
+    let origin = match &image.origin {
+        Origin::Package { package, version, suite } => {
+            json!({ "kind": "package", "package": package, "version": version, "suite": suite })
+        }
+        Origin::Tree { directory, commit } => {
+            json!({ "kind": "tree", "directory": directory.display().to_string(), "commit": commit })
+        }
+        Origin::File { file } => json!({ "kind": "file", "file": file.display().to_string() }),
+    };
+    json!({
+        "name": image.name,
+        "release": image.release,
+        "version": image.version.to_string(),
+        "path": image.path.display().to_string(),
+        "from": origin,
+        "size_bytes": image.size_bytes,
+        "sha256": image.sha256,
+        "intact": image.verify().is_ok(),
+        "built": jiff::Timestamp::from_second(i64::try_from(image.built_unix_s).unwrap_or(0)).ok().map(|t| t.to_string()),
+        "lacks": image.lacks,
+    })
+}
+
+/// When it was built, by the machine's clock.
+fn time(image: &Image) -> String {
+    let seconds = i64::try_from(image.built_unix_s).unwrap_or(0);
+    match jiff::Timestamp::from_second(seconds) {
+        Ok(time) => time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
+        Err(_) => "-".into(),
+    }
+}
+
+/// An error as an exit code: what the machine lacks, what the user wrote, or a failure.
+pub fn failure(error: Error) -> anyhow::Error {
+    let text = error.to_string();
+    match error {
+        Error::Interrupted => Exit::Interrupted,
+        Error::MissingTools { .. }
+        | Error::Processor(_)
+        | Error::NoApt(_)
+        | Error::NoSpace { .. }
+        | Error::NoMemory { .. } => Exit::Missing(text),
+        Error::NoKernel { .. }
+        | Error::NoPackage { .. }
+        | Error::NotATree(..)
+        | Error::NotAKernel { .. }
+        | Error::Configuration { .. }
+        | Error::Name { .. }
+        | Error::Suite(_)
+        | Error::Path(_)
+        | Error::NoDirectory => Exit::BadInput(text),
+        Error::Os { .. } | Error::Damaged { .. } | Error::Failed { .. } => Exit::Failed(text),
+    }
+    .into()
+}

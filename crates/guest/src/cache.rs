@@ -1,0 +1,333 @@
+//! The user's cache of kernels: a directory for each, named by release or by the user.
+//!
+//! A kernel is put into place, replaced and taken away by renaming its directory, so others see it whole or not at all.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use units::KernelRequirement;
+
+use crate::{
+    Error, Image, Result,
+    error::Attempted,
+    sys,
+    work::{self, WorkDirectory},
+};
+
+/// Names are at most so long.
+const MAX_NAME_BYTES: usize = 64;
+/// Logs of builds that failed begin so.
+const FAILED_PREFIX: &str = "failed-";
+
+/// Where kernels are kept.
+#[derive(Debug, Clone)]
+pub struct Cache(PathBuf);
+
+impl Cache {
+    /// `$LONGFAT_KERNELS`, else `$XDG_CACHE_HOME/longfat/kernels`, else `~/.cache/longfat/kernels`.
+    ///
+    /// # Errors
+    /// Where none of these variables is set.
+    pub fn of_this_user() -> Result<Cache> {
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let own = variable("LONGFAT_KERNELS");
+        // The XDG Base Directory Specification: relative paths are to be ignored.
+        let xdg = || variable("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+        let home = || variable("HOME").map(|home| home.join(".cache"));
+        let directory = own.or_else(|| xdg().or_else(home).map(|cache| cache.join("longfat/kernels")));
+        let directory = directory.ok_or(Error::NoDirectory)?;
+        let absolute =
+            std::path::absolute(&directory).attempted(|| format!("find {}", directory.display()))?;
+        Ok(Cache(absolute))
+    }
+
+    /// A cache in a directory of one's own.
+    pub fn at(directory: impl Into<PathBuf>) -> Cache {
+        Cache(directory.into())
+    }
+
+    /// Its directory, which need not exist.
+    pub fn directory(&self) -> &Path {
+        &self.0
+    }
+
+    /// All kernels, the oldest version first.
+    ///
+    /// # Errors
+    /// Where the directory or a kernel's record cannot be read.
+    pub fn images(&self) -> Result<Vec<Image>> {
+        let entries = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            read => read.attempted(|| format!("list {}", self.0.display()))?,
+        };
+        let is_visible =
+            |path: &PathBuf| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.'));
+        let directories = entries.flatten().map(|entry| entry.path()).filter(is_visible);
+        let mut images: Vec<Image> =
+            directories.filter_map(|path| Image::read(&path).transpose()).collect::<Result<_>>()?;
+        images.sort_by(|a, b| (a.version, &a.name).cmp(&(b.version, &b.name)));
+        Ok(images)
+    }
+
+    /// A kernel by name (`my-cubic`, `6.1.192`) or version (`6.1`: the newest 6.1.x); without a request the newest of all.
+    ///
+    /// Kernels of the distribution come before those that the user named or changed, which a version finds only where
+    /// nothing else has it.
+    ///
+    /// # Errors
+    /// Where there is none; the error names the command that makes one.
+    pub fn find(&self, request: Option<&str>) -> Result<Image> {
+        let images = self.images()?;
+        let found = match request {
+            None => newest(images.iter()),
+            Some(name) => {
+                images.iter().find(|image| image.name == name).or_else(|| of_version(&images, name))
+            }
+        };
+        found.cloned().ok_or_else(|| Error::NoKernel {
+            wanted: request.map(Into::into),
+            directory: self.0.display().to_string(),
+            available: images.iter().map(|image| image.name.clone()).collect(),
+        })
+    }
+
+    /// Removes a kernel, found as [`Cache::find`] finds it.
+    ///
+    /// # Errors
+    /// Where there is none, or it cannot be removed.
+    pub fn remove(&self, request: &str) -> Result<Image> {
+        let image = self.find(Some(request))?;
+        self.take_away(&image.name)?;
+        let _ = fs::remove_file(self.failure_log(&image.name));
+        Ok(image)
+    }
+
+    /// Removes all kernels, and the logs of builds that failed.
+    ///
+    /// # Errors
+    /// Where one cannot be removed.
+    pub fn remove_all(&self) -> Result<Vec<Image>> {
+        let images = self.images()?;
+        for image in &images {
+            self.take_away(&image.name)?;
+        }
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(FAILED_PREFIX) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(images)
+    }
+
+    /// Removes what killed builds left, and returns how many of them there were.
+    ///
+    /// # Errors
+    /// Where something cannot be removed.
+    pub fn remove_leftovers(&self) -> Result<usize> {
+        work::remove_leftovers(&self.0)
+    }
+
+    /// Puts a kernel's directory into place, instead of one with this name.
+    pub(crate) fn put(&self, directory: &Path, name: &str) -> Result<Image> {
+        let target = self.0.join(name);
+        let put = match fs::rename(directory, &target) {
+            // The one that was there goes with the work directory.
+            Err(_) if target.exists() => sys::exchange(directory, &target).or_else(|_| {
+                // Not every file system can exchange.
+                fs::rename(&target, directory.with_extension("old"))?;
+                fs::rename(directory, &target)
+            }),
+            renamed => renamed,
+        };
+        put.attempted(|| format!("put the kernel into {}", target.display()))?;
+        let _ = fs::remove_file(self.failure_log(name));
+        Image::read(&target)?.ok_or_else(|| Error::NoKernel {
+            wanted: Some(name.into()),
+            directory: self.0.display().to_string(),
+            available: Vec::new(),
+        })
+    }
+
+    /// The log of the last build under this name that failed.
+    pub(crate) fn failure_log(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{FAILED_PREFIX}{name}.log"))
+    }
+
+    fn take_away(&self, name: &str) -> Result<()> {
+        let work = WorkDirectory::make(&self.0)?;
+        let path = self.0.join(name);
+        fs::rename(&path, work.join("removed")).attempted(|| format!("remove {}", path.display()))
+    }
+}
+
+/// The newest; those of the distribution before others.
+fn newest<'a>(images: impl Iterator<Item = &'a Image>) -> Option<&'a Image> {
+    images.max_by_key(|image| (image.is_of_distribution(), image.version))
+}
+
+fn of_version<'a>(images: &'a [Image], request: &str) -> Option<&'a Image> {
+    if !looks_like_version(request) {
+        return None;
+    }
+    let wanted: KernelRequirement = request.parse().ok()?;
+    newest(images.iter().filter(|image| wanted.matches(image.version)))
+}
+
+fn looks_like_version(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+}
+
+/// A name for a kernel, as the user gave it.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let wrong = |why| Err(Error::Name { name: name.into(), why });
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        return wrong("names have 1 to 64 characters");
+    }
+    if name.starts_with(|c: char| !c.is_ascii_alphabetic()) {
+        return wrong("names begin with a letter; versions are the distribution's kernels");
+    }
+    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._+-".contains(&b)) {
+        return wrong("names have letters, digits, and . _ + - only");
+    }
+    if name.starts_with(FAILED_PREFIX) || name == "latest" {
+        return wrong("it has another meaning");
+    }
+    Ok(())
+}
+
+/// A name for a kernel that came from this path.
+pub(crate) fn name_of(path: &Path) -> String {
+    let last = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || "._+-".contains(c) { c } else { '-' };
+    let name: String = last.chars().map(allowed).take(MAX_NAME_BYTES - 6).collect();
+    match check_name(&name) {
+        Ok(()) => name,
+        Err(_) if name.is_empty() => "linux".into(),
+        Err(_) => format!("linux-{}", name.trim_start_matches(['.', '-', '_', '+'])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Origin, image};
+
+    /// A cache with an image for each of these names and releases; equal ones are the distribution's.
+    fn cache(images: &[(&str, &str)]) -> (tempfile::TempDir, Cache) {
+        let place = tempfile::tempdir().unwrap();
+        let cache = Cache::at(place.path().join("kernels"));
+        for (name, release) in images {
+            put(&cache, name, release, b"a kernel");
+        }
+        (place, cache)
+    }
+
+    fn put(cache: &Cache, name: &str, release: &str, bytes: &[u8]) -> Image {
+        let work = WorkDirectory::make(cache.directory()).unwrap();
+        let directory = work.directory("image").unwrap();
+        let path = directory.join(image::BINARY);
+        fs::write(&path, bytes).unwrap();
+        let origin = match name == release {
+            true => Origin::Package {
+                package: format!("linux-source-{release}"),
+                version: format!("{release}-1"),
+                suite: None,
+            },
+            false => Origin::Tree { directory: "/usr/src/linux".into(), commit: None },
+        };
+        let image = Image {
+            name: name.into(),
+            release: release.into(),
+            version: release.parse().unwrap(),
+            sha256: image::sha256_of(&path).unwrap(),
+            path,
+            origin,
+            size_bytes: bytes.len() as u64,
+            built_unix_s: 1,
+            configuration: None,
+            lacks: Vec::new(),
+        };
+        image.write(&directory).unwrap();
+        cache.put(&directory, name).unwrap()
+    }
+
+    #[test]
+    fn kernels_are_found_by_version_and_name() {
+        let (_place, cache) = cache(&[
+            ("6.1.99", "6.1.99"),
+            ("6.1.192", "6.1.192"),
+            ("6.12.117", "6.12.117"),
+            ("mine", "6.12.200"),
+            ("new", "7.9.1"),
+        ]);
+        let found = |request| cache.find(request).map(|image| image.name).map_err(|e| e.to_string());
+        assert_eq!(found(Some("6.1")), Ok("6.1.192".into()));
+        assert_eq!(found(Some("6.1.99")), Ok("6.1.99".into()));
+        assert_eq!(found(Some("6.12")), Ok("6.12.117".into()), "not the user's own newer one");
+        assert_eq!(found(Some("mine")), Ok("mine".into()));
+        assert_eq!(found(Some("7.9")), Ok("new".into()), "nothing else has this version");
+        assert_eq!(found(None), Ok("6.12.117".into()));
+        for none in ["6.2", "6.1.1", "6", "min", "", "../mine", "<6.6"] {
+            let error = found(Some(none)).unwrap_err();
+            assert!(error.contains("longfat kernel build"), "{error}");
+        }
+        let names: Vec<String> = cache.images().unwrap().into_iter().map(|image| image.name).collect();
+        assert_eq!(names, ["6.1.99", "6.1.192", "6.12.117", "mine", "new"]);
+    }
+
+    #[test]
+    fn an_empty_cache_says_how_to_fill_it() {
+        let (_place, cache) = cache(&[]);
+        assert!(cache.images().unwrap().is_empty());
+        assert!(cache.find(None).unwrap_err().to_string().ends_with("longfat kernel build 6.1"));
+        assert_eq!(cache.remove_leftovers().unwrap(), 0);
+        assert!(!cache.directory().exists(), "reading makes nothing");
+    }
+
+    #[test]
+    fn a_kernel_is_replaced_whole_and_removed_whole() {
+        let (_place, cache) = cache(&[("6.1.192", "6.1.192"), ("mine", "6.1.192")]);
+        put(&cache, "6.1.192", "6.1.192", b"another kernel");
+        let image = cache.find(Some("6.1")).unwrap();
+        assert_eq!(fs::read(&image.path).unwrap(), b"another kernel");
+        image.verify().unwrap();
+        fs::write(&image.path, b"rot").unwrap();
+        assert!(image.verify().unwrap_err().to_string().contains("longfat kernel remove 6.1.192"));
+        assert_eq!(cache.remove("6.1").unwrap().name, "6.1.192");
+        assert_eq!(cache.find(Some("6.1")).unwrap().name, "mine");
+        fs::write(cache.failure_log("x"), "log").unwrap();
+        assert_eq!(cache.remove_all().unwrap().len(), 1);
+        let left: Vec<_> =
+            fs::read_dir(cache.directory()).unwrap().flatten().map(|e| e.file_name()).collect();
+        assert_eq!(left, [".lock"], "nothing but the lock is left");
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_named() {
+        let (_place, cache) = cache(&[("6.1.192", "6.1.192")]);
+        let record = cache.directory().join("6.1.192").join(image::RECORD);
+        fs::write(&record, "{").unwrap();
+        let error = cache.images().unwrap_err().to_string();
+        assert!(error.contains(&record.display().to_string()), "{error}");
+    }
+
+    #[test]
+    fn names_are_checked_and_made() {
+        for good in ["mine", "linux-6.12.5", "net-next_2+x"] {
+            check_name(good).unwrap();
+        }
+        let long = "x".repeat(65);
+        for bad in ["", "6.1", "6.1.192-mine", ".x", "-x", "a/b", "a b", "failed-x", "latest", &long] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+        assert_eq!(name_of(Path::new("/src/net-next")), "net-next");
+        assert_eq!(name_of(Path::new("/src/6.1")), "linux-6.1");
+        assert_eq!(name_of(Path::new("/src/my tree")), "my-tree");
+        assert_eq!(name_of(Path::new("/")), "linux");
+        for path in ["/x/..", "/x/latest", "/x/---", "/x/ä", "/x/.hidden"] {
+            check_name(&name_of(Path::new(path))).unwrap();
+        }
+    }
+}

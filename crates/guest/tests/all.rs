@@ -1,0 +1,3 @@
+//! The tests of this crate, one program: each file is a module, and linking costs once.
+
+mod build;

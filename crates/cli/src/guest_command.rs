@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::{
         Arc,
@@ -43,8 +43,6 @@ pub enum GuestCommand {
 /// What the first process needs to know.
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// The directory that is shared with the machine
-    shared: PathBuf,
     /// Where random numbers begin
     seed: u64,
     /// What User-Mode Linux adds to the arguments
@@ -71,7 +69,7 @@ fn init(args: &InitArgs) -> anyhow::Result<()> {
     anyhow::ensure!(std::process::id() == 1, "this is for the first process of a guest kernel alone");
     // The kernel's `init=` as it is. Before /proc is mounted /proc/self/exe is, through hostfs, the UML kernel.
     let program = std::env::args_os().next().context("cannot tell where this program is")?;
-    let init = Init { shared: &args.shared, seed: args.seed };
+    let init = Init { seed: args.seed };
     init.run(Command::new(program).args(["guest", "run"]), |why| {
         output::text(&format!("{why}\n")).unwrap_or(())
     })

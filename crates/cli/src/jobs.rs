@@ -7,7 +7,7 @@ use crate::{
     engine::Engine,
     exit::Exit,
     job::{Asked, Job, Point},
-    open,
+    kernel_engine, open,
 };
 
 /// What is asked for of a file.
@@ -41,6 +41,10 @@ pub fn jobs<'a>(asked: &'a Asked<'a>, wanted: &Wanted<'a>) -> anyhow::Result<Vec
                 scenario.repeat = 1;
             }
             for engine in wanted.engines {
+                if let Engine::Kernel(request) = engine {
+                    kernel_engine::check(&scenario)?;
+                    kernel_engine::find(request.as_deref())?;
+                }
                 jobs.extend(repeated(&Job {
                     asked,
                     engine: engine.clone(),

@@ -33,8 +33,6 @@ pub const BEGUN: &str = "begun.json";
 pub const RUNS: &str = "runs";
 /// why the guest's program failed, if it did,
 pub const FAILURE: &str = "failure.json";
-/// UML's own files,
-const WORK_DIR: &str = "uml";
 /// and a file that asks the guest to stop early.
 pub const STOP: &str = "stop";
 
@@ -186,14 +184,9 @@ pub fn run(
     let guest = Guest {
         kernel: &kernel.path,
         memory: memory(scenario),
-        work_dir: &shared.0.join(WORK_DIR),
+        shared: &shared.0,
         init: &program,
-        arguments: &[
-            "guest".into(),
-            "init".into(),
-            shared.0.clone().into(),
-            scenario.seed.to_string().into(),
-        ],
+        arguments: &["guest".into(), "init".into(), scenario.seed.to_string().into()],
     };
     kernel.verify().map_err(kernel_command::failure)?;
     let mut running = guest.boot().map_err(kernel_command::failure)?;

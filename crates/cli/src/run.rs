@@ -20,7 +20,6 @@ use crate::{
     interrupt,
     job::{Asked, Job, Keep, Means, now},
     jobs::{Wanted, jobs},
-    kernel_engine,
     lab_command::clean_journal,
     lab_engine::{self, LabSetup},
     open::{parse_set, read_scenario},
@@ -34,7 +33,8 @@ use crate::{
 pub struct RunArgs {
     /// The scenario file
     file: PathBuf,
-    /// Engines, separated by commas: model, sim, lab, or all
+    /// Engines, separated by commas: model, sim, lab, or all for these three; and kernel, or kernel:VERSION as in
+    /// kernel:6.1, the lab inside a guest kernel in virtual time (see `longfat kernel`)
     #[arg(long, value_delimiter = ',', default_value = "lab", value_name = "ENGINES")]
     engine: Vec<Engines>,
     /// Only these variants (may be given several times, or separated by commas)
@@ -81,9 +81,6 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     check_traced(&args.trace, &jobs)?;
     for job in jobs.iter().filter(|job| job.engine == Engine::Lab) {
         lab::check_flows(&job.scenario).map_err(lab_engine::failure)?;
-    }
-    for job in jobs.iter().filter(|job| matches!(job.engine, Engine::Kernel(_))) {
-        kernel_engine::check(&job.scenario)?;
     }
     let stop = interrupt::flag()?;
     let setup = match engines.contains(&Engine::Lab) {
@@ -186,8 +183,8 @@ fn tables(summary: &Summary, report: Option<&Path>) -> String {
     let mut told: Vec<String> = Vec::new();
     for run in &summary.runs {
         let label = match &run.variant {
-            Some(variant) => format!("{} {variant}", run.engine),
-            None => run.engine.clone(),
+            Some(variant) => format!("{} {variant}", view::engine(run)),
+            None => view::engine(run),
         };
         let unreliable = (!run.quality.ok)
             .then(|| format!("{label}: unreliable measurement: {}\n", run.quality.reasons().join("; ")));

@@ -9,6 +9,7 @@ mod congestion;
 mod diagnose;
 mod differential;
 mod disturbed;
+mod guest;
 mod guide;
 mod iperf3_interop;
 mod iperf3_json;

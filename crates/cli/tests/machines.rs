@@ -65,7 +65,7 @@ python3 -c 'import ctypes; ctypes.CDLL(None).reboot(0x4321fedc)'
 "#;
 
 /// The kernel's file, if there is one.
-fn kernel() -> Option<PathBuf> {
+pub fn kernel() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("LONGFAT_UML") {
         return Some(named.into());
     }

@@ -14,6 +14,8 @@ use crate::{Error, error::Attempted, memory_dir, sys};
 
 /// Virtual time begins here: the same in every run, 2020-01-01 UTC, nanoseconds since 1970.
 const START_NS: u64 = 1_577_836_800_000_000_000;
+/// The path by which the guest's first process knows the shared directory: hostfs opens it as the kernel's process.
+pub const SHARED_DIR: &str = "/proc/self/cwd";
 /// How often the processor time of a guest that prints nothing is compared.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -24,8 +26,9 @@ pub struct Guest<'a> {
     pub kernel: &'a Path,
     /// Its memory, bytes. Only what it uses is taken from this machine.
     pub memory: u64,
-    /// A directory for the kernel's process id and the like; it stays when the guest ends.
-    pub work_dir: &'a Path,
+    /// A directory that the guest may write to, where the kernel also puts its process id and the like. The kernel mixes its
+    /// command line into its random numbers, so this path is not in it: [`SHARED_DIR`] is, which is the same in every run.
+    pub shared: &'a Path,
     /// Its first process; the guest sees this machine's files read-only, at the same paths.
     pub init: &'a Path,
     /// The arguments of its first process. UML adds one of its own, `console=tty0`.
@@ -65,12 +68,13 @@ impl Guest<'_> {
             // From 6.16 on system calls are handled without ptrace where the machine allows it; older kernels ignore it.
             .arg("seccomp=auto")
             .args(["time-travel=inf-cpu".into(), format!("time-travel-start={START_NS}")])
-            .arg(parameter("uml_dir=", self.work_dir.as_os_str().into())?)
+            .arg("uml_dir=uml")
             .arg("--");
         for argument in self.arguments {
             command.arg(parameter("", argument.clone())?);
         }
         command
+            .current_dir(self.shared)
             .env_clear()
             .env("TMPDIR", memory_dir::choose(self.memory)?)
             .env("HOME", "/tmp")
@@ -157,7 +161,7 @@ mod tests {
         let guest = Guest {
             kernel: Path::new("/bin/true"),
             memory: 1 << 20,
-            work_dir: Path::new("/nonexistent"),
+            shared: Path::new("/"),
             init: Path::new("/bin/true"),
             arguments: &[],
         };

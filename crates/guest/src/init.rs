@@ -3,11 +3,10 @@
 use std::{
     fs,
     os::unix::process::ExitStatusExt,
-    path::Path,
     process::{Command, ExitStatus},
 };
 
-use crate::{Error, error::Attempted, sys};
+use crate::{Error, SHARED_DIR, error::Attempted, sys};
 
 /// Where the directory that is shared with this machine is mounted. /tmp is the guest's own.
 pub const SHARED: &str = "/tmp/shared";
@@ -15,16 +14,14 @@ pub const SHARED: &str = "/tmp/shared";
 /// Memory that TCP may use, in pages: that of a machine with 64 GB (net/ipv4/tcp.c, tcp_init_mem).
 const TCP_MEM: (&str, &str) = ("/proc/sys/net/ipv4/tcp_mem", "786432 1048576 1572864");
 
-/// What the first process is to do.
+/// What the first process is to do. The shared directory of [`crate::Guest`] is mounted at [`SHARED`].
 #[derive(Debug)]
-pub struct Init<'a> {
-    /// A directory of this machine that programs may write to, mounted at [`SHARED`].
-    pub shared: &'a Path,
+pub struct Init {
     /// The kernel's random numbers follow from it: the phases of BBR's cycles, sequence numbers, ports.
     pub seed: u64,
 }
 
-impl Init<'_> {
+impl Init {
     /// Runs `program` in a guest that was just booted, and switches the guest off. Where it failed, `report` is given why.
     pub fn run(&self, program: &mut Command, report: impl FnOnce(&str)) -> ! {
         match self.prepare().and_then(|()| status_of(program)) {
@@ -50,8 +47,7 @@ impl Init<'_> {
             fs::create_dir_all(dir).attempted(|| format!("make {dir}"))?;
         }
         sys::mount("tmpfs", "/dev/shm", "mode=1777").attempted(|| "mount tmpfs at /dev/shm".into())?;
-        let shared = self.shared.to_string_lossy();
-        sys::mount("hostfs", SHARED, &shared).attempted(|| format!("mount {shared}"))?;
+        sys::mount("hostfs", SHARED, SHARED_DIR).attempted(|| "mount the shared directory".into())?;
         // The limit follows from the machine's memory, and a guest has little: hosts of the labs are large.
         fs::write(TCP_MEM.0, TCP_MEM.1).attempted(|| format!("set {}", TCP_MEM.0))
     }

@@ -35,7 +35,7 @@ mod tree;
 mod uml;
 mod work;
 
-pub use boot::{Guest, Line, Running};
+pub use boot::{Guest, Line, Running, SHARED_DIR};
 pub use build::{Outcome, Request, Source, build};
 pub use cache::Cache;
 pub use error::Error;

@@ -50,14 +50,16 @@ fn die_with_parent() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) })
 }
 
-/// The command becomes a guest's kernel: it is killed with the thread that starts it, leaves no core file, and gets no random
-/// numbers of this machine.
+/// The command becomes a guest's kernel: it is killed with the thread that starts it, leaves no core file, and has neither
+/// random numbers nor random addresses of this machine.
 pub(crate) fn prepare_kernel(command: &mut Command) {
     // SAFETY: between fork and exec only system calls are made, which is safe after a fork.
     unsafe {
         command.pre_exec(|| {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             die_with_parent()?;
+            // UML computes the guest's memory from its own addresses: they are to be the same in every run.
+            check(libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong))?;
             check(libc::setrlimit(libc::RLIMIT_CORE, &raw const none))?;
             refuse_random_numbers()
         });

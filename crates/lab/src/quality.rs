@@ -19,6 +19,8 @@ const STALLED_SHARE: f64 = 0.01;
 /// Share of time taken by the hypervisor that is worth a warning.
 const STOLEN_SHARE: f64 = 0.05;
 
+/// Lateness in virtual time from which on a reader must know of it, ns: records have microseconds.
+const VISIBLE_LATENESS: u64 = 1_000;
 /// Lateness in virtual time above which something is wrong, ns. A stock kernel's clock costs 256 ns a reading.
 const MAX_VIRTUAL_LATENESS: u64 = 50_000;
 
@@ -81,7 +83,7 @@ fn judge_virtual(report: &DriverReport, conditions: &Conditions) -> Quality {
     let much = (late > MAX_VIRTUAL_LATENESS).then(|| {
         format!("the emulator was up to {:.1} us late in virtual time: please report this", late as f64 / 1e3)
     });
-    let little = (1..=MAX_VIRTUAL_LATENESS).contains(&late).then(|| {
+    let little = (VISIBLE_LATENESS..=MAX_VIRTUAL_LATENESS).contains(&late).then(|| {
         format!(
             "packets were up to {:.1} us late, because this kernel's clock takes time to read; \
              the kernels of `longfat kernel build` are exact",

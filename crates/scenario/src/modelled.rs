@@ -111,7 +111,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         table: HOST,
         key: "kernel",
-        handling: [Full, Full, Not("every host has this machine's kernel")],
+        handling: [Full, Full, Not("every host has the kernel that runs the lab")],
         used: |s| hosts(s, "kernel", |host| host.kernel.is_some()),
     },
     // Each engine tells which of them it applies.

@@ -31,7 +31,7 @@ pub(crate) fn detailed(run: &RunSummary) -> String {
 }
 
 /// The engine, with its version where it is a guest kernel.
-pub(crate) fn engine(run: &RunSummary) -> String {
+pub fn engine(run: &RunSummary) -> String {
     match &run.kernel {
         Some(version) if run.engine == "kernel" => format!("kernel {version}"),
         _ => run.engine.clone(),

@@ -47,6 +47,7 @@ pub use compare::{Comparison, FlowComparison, MetricComparison, compare};
 pub use error::Error;
 pub use gnuplot::gnuplot;
 pub use knees::{KneePoint, knees};
+pub use label::engine;
 pub use loaded::LoadedRun;
 pub use metric::metric_names;
 pub use page::{KnownFlow, KnownRun, Page, PageError, PageOptions, RunItem, gather_published};

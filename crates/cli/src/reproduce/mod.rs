@@ -38,7 +38,7 @@ pub struct ReproduceArgs {
     /// Ids of published results (L8-default), or what several begin with (L8, G); all without one
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Engines, separated by commas: model, sim
+    /// Engines, separated by commas: model, sim, and kernel or kernel:VERSION, a guest kernel in virtual time
     #[arg(long, value_delimiter = ',', default_value = "model,sim", value_name = "ENGINES")]
     engine: Vec<Engines>,
     /// Also in the lab, the shortest experiments first, as many as fit in this time (10 min where none is given)
@@ -99,7 +99,9 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
         true => output::json(&document(&host, &results, &summaries, &plan.left_out)),
         false => {
             let mut text = view::table::reproduced(&results);
-            plan.left_out.iter().for_each(|left| text.push_str(&format!("not in the lab: {left}\n")));
+            plan.left_out
+                .iter()
+                .for_each(|left| text.push_str(&format!("not in the lab or a guest kernel: {left}\n")));
             output::text(&text)
         }
     };

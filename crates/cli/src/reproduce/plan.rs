@@ -10,6 +10,7 @@ use crate::{
     engine::Engine,
     job::{Asked, Job},
     jobs::{Wanted, jobs},
+    kernel_engine,
 };
 
 /// How long the lab may take in all.
@@ -23,7 +24,7 @@ const LAB_OVERHEAD_S: f64 = 2.0;
 pub struct Plan<'a> {
     /// In the order of the files.
     pub jobs: Vec<Job<'a>>,
-    /// What the lab was not asked to do, and why.
+    /// What the lab and guest kernels were not asked to do, and why.
     pub left_out: Vec<String>,
 }
 
@@ -53,6 +54,10 @@ impl<'a> Plan<'a> {
                         &Wanted { engines: &[Engine::Model], variants: named, ..Wanted::default() },
                     )?);
                 }
+                for guest in engines.iter().filter(|engine| matches!(engine, Engine::Kernel(_)) && to_be_run)
+                {
+                    plan.add_guests(one, guest, named)?;
+                }
                 if engines.contains(&Engine::Sim) && to_be_run {
                     plan.jobs.extend(jobs(
                         one,
@@ -78,16 +83,35 @@ impl<'a> Plan<'a> {
         self.jobs.iter().any(|job| job.engine == Engine::Lab)
     }
 
+    /// The runs in a guest kernel, without those that it cannot make.
+    fn add_guests(
+        &mut self,
+        asked: &'a Asked<'a>,
+        engine: &Engine,
+        named: &'a [String],
+    ) -> anyhow::Result<()> {
+        let Engine::Kernel(request) = engine else { return Ok(()) };
+        kernel_engine::find(request.as_deref())?;
+        // As the lab's: what a guest kernel cannot run is known before.
+        let all = jobs(asked, &Wanted { engines: &[Engine::Lab], variants: named, ..Wanted::default() })?;
+        for job in all {
+            let why = not_for_the_lab(&job.scenario)
+                .or_else(|| kernel_engine::check(&job.scenario).err().map(|error| error.to_string()));
+            match why {
+                Some(why) => self.left_out.push(format!("{}: {why}", name(&job))),
+                None => self.jobs.push(Job { engine: engine.clone(), ..job }),
+            }
+        }
+        Ok(())
+    }
+
     /// The shortest first, until the time is used up.
     fn take(&mut self, mut jobs: Vec<Job<'a>>, budget: Budget) {
         jobs.sort_by_key(|job| job.scenario.duration);
         let mut left_s = budget.0.as_secs_f64();
         for job in jobs {
             let needs_s = job.scenario.duration.as_secs_f64() + LAB_OVERHEAD_S;
-            let name = match job.variant {
-                Some(variant) => format!("{} {variant}", job.asked.file.name()),
-                None => job.asked.file.name().to_owned(),
-            };
+            let name = name(&job);
             if let Some(why) = not_for_the_lab(&job.scenario) {
                 self.left_out.push(format!("{name}: {why}"));
             } else if needs_s > left_s {
@@ -97,6 +121,13 @@ impl<'a> Plan<'a> {
                 self.jobs.push(job);
             }
         }
+    }
+}
+
+fn name(job: &Job<'_>) -> String {
+    match job.variant {
+        Some(variant) => format!("{} {variant}", job.asked.file.name()),
+        None => job.asked.file.name().to_owned(),
     }
 }
 

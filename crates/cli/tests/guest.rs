@@ -1,0 +1,252 @@
+//! `--engine kernel`: scenarios in a guest kernel in virtual time. The kernel is the newest of this user's cache, or else the
+//! one that `machines.rs` finds; without either the tests are skipped. Nothing here depends on how busy the machine is.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use testing::Missing;
+
+use crate::{
+    common::{Place, Ran, SMALL, copy_binary, iperf3::Running},
+    machines,
+};
+
+/// How long a guest may take to begin, or to go.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A directory with kernels, for LONGFAT_KERNELS.
+fn kernels() -> Option<&'static Path> {
+    static KERNELS: OnceLock<Option<PathBuf>> = OnceLock::new();
+    KERNELS.get_or_init(find_kernels).as_deref()
+}
+
+fn find_kernels() -> Option<PathBuf> {
+    let place = Place::new(SMALL);
+    let listed = place.run(&["--json", "kernel", "list"]).json();
+    if listed["kernels"].as_array().is_some_and(|kernels| !kernels.is_empty()) {
+        return Some(listed["directory"].as_str()?.into());
+    }
+    let kernel = machines::kernel()?;
+    // It stays for all tests of this process; a file of this name is the same kernel.
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
+    let mut build = place.longfat(&["kernel", "build", "--name", "tests", "--image"]);
+    let built = Ran::of(build.arg(kernel).env("LONGFAT_KERNELS", &directory).output().unwrap());
+    assert_eq!(built.code, 0, "{built:?}");
+    Some(directory)
+}
+
+/// The kernels, or the test is skipped.
+macro_rules! kernels_or_skip {
+    () => {
+        match kernels() {
+            Some(kernels) => kernels,
+            None => {
+                testing::skip(Missing::Feature, "no kernel for guests (longfat kernel build)");
+                return;
+            }
+        }
+    };
+}
+
+fn run(place: &Place, kernels: &Path, args: &[&str]) -> Ran {
+    let args = [&["--json", "run", "s.toml", "--engine", "kernel"], args].concat();
+    Ran::of(place.longfat(&args).env("LONGFAT_KERNELS", kernels).output().unwrap())
+}
+
+/// The directories of all records in a place.
+fn records(place: &Place) -> Vec<PathBuf> {
+    let entries = fs::read_dir(place.path("runs/s")).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    found.sort();
+    found
+}
+
+fn flow(summary: &Value) -> &Value {
+    &summary["runs"][0]["flows"][0]
+}
+
+#[test]
+fn two_runs_in_a_guest_are_the_same_to_the_byte() {
+    let kernels = kernels_or_skip!();
+    let place = Place::new(SMALL);
+    let first = run(&place, kernels, &["--set", "flows.bulk.cc=bbr"]).json();
+    run(&place, kernels, &["--set", "flows.bulk.cc=bbr"]).json();
+    let [one, other] = records(&place).try_into().unwrap();
+    for file in ["flows.parquet", "links.parquet", "events.parquet", "scenario.toml"] {
+        assert!(fs::read(one.join(file)).unwrap() == fs::read(other.join(file)).unwrap(), "{file} differs");
+    }
+    assert!(!one.join("guest").exists(), "what was shared with the guest is gone");
+    let run = &first["runs"][0];
+    assert_eq!(
+        (run["engine"].as_str(), run["quality"]["ok"].as_bool()),
+        (Some("kernel"), Some(true)),
+        "{run}"
+    );
+    assert!(run["kernel"].as_str().is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())));
+    let steady = flow(&first)["steady_goodput_bps"].as_f64().unwrap();
+    assert!((80e6..96e6).contains(&steady), "{steady}");
+}
+
+#[test]
+fn another_seed_gives_another_run() {
+    let kernels = kernels_or_skip!();
+    let place = Place::new(SMALL);
+    for seed in ["1", "2"] {
+        let seed = format!("seed={seed}");
+        run(
+            &place,
+            kernels,
+            &["--set", "flows.bulk.cc=bbr", "--set", "links.h1-s1.forward.loss=0.1%", "--set", &seed],
+        )
+        .json();
+    }
+    let [one, other] = records(&place).try_into().unwrap();
+    assert!(fs::read(one.join("flows.parquet")).unwrap() != fs::read(other.join("flows.parquet")).unwrap());
+}
+
+#[test]
+fn echoes_and_datagrams_are_exact_in_virtual_time() {
+    let kernels = kernels_or_skip!();
+    let flows = "[[flows]]\nname = \"bulk\"\nfrom = \"h1\"\nto = \"h2\"\ncc = \"cubic\"\n";
+    let text = SMALL.replace(
+        flows,
+        "[[flows]]\nname = \"ping\"\nkind = \"ping\"\nfrom = \"h1\"\nto = \"h2\"\ninterval = \"100ms\"\n\
+         [[flows]]\nname = \"udp\"\nkind = \"udp\"\nfrom = \"h2\"\nto = \"h1\"\nrate = \"8mbit\"\npacket = \"1000B\"\n",
+    );
+    assert_ne!(text, SMALL);
+    let place = Place::new(&text);
+    let summary = run(&place, kernels, &[]).json();
+    let flows = summary["runs"][0]["flows"].as_array().unwrap();
+    // 98 bytes at 100 Mb/s and 10 ms there, nothing back, and what the clock of a stock kernel takes.
+    let rtt = flows[0]["median_rtt_us"].as_f64().unwrap();
+    assert!((10_007.0..10_020.0).contains(&rtt), "{rtt}");
+    let goodput = flows[1]["goodput_bps"].as_f64().unwrap();
+    assert!((7.9e6..8.1e6).contains(&goodput), "{goodput}");
+    assert_eq!(flows[1]["datagrams_lost"].as_i64().unwrap_or(0), 0);
+}
+
+#[test]
+fn an_ordinary_user_runs_variants_side_by_side() {
+    let kernels = kernels_or_skip!();
+    let variants = "[variants.slow]\nlinks.h1-s1.forward.rate = \"10mbit\"\n[variants.fast]\n";
+    let place = Place::new(&format!("{SMALL}{variants}"));
+    fs::set_permissions(place.dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let program = place.path("longfat");
+    copy_binary(&program);
+    let copied = place.path("kernels");
+    let copy = Command::new("cp").arg("-R").arg(kernels).arg(&copied).status();
+    assert!(copy.unwrap().success());
+    let chmod = Command::new("chmod").args(["-R", "a+rX"]).arg(&copied).status();
+    assert!(chmod.unwrap().success());
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+    command.args(["--json", "run", "s.toml", "--engine", "kernel"]).current_dir(place.dir.path());
+    let ran =
+        Ran::of(command.env("LONGFAT_KERNELS", &copied).env("HOME", place.dir.path()).output().unwrap());
+    let summary = ran.json();
+    let goodputs: Vec<f64> = summary["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["flows"][0]["steady_goodput_bps"].as_f64().unwrap())
+        .collect();
+    assert!((8e6..9.6e6).contains(&goodputs[0]) && (80e6..96e6).contains(&goodputs[1]), "{goodputs:?}");
+}
+
+#[test]
+fn captures_come_back_into_the_record() {
+    let kernels = kernels_or_skip!();
+    let place = Place::new(&SMALL.replace("duration = ", "capture = [\"h1\"]\nduration = "));
+    let ran = run(&place, kernels, &[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let [record] = records(&place).try_into().unwrap();
+    let captures = fs::read_dir(&record).unwrap().flatten();
+    let sizes: Vec<u64> = captures
+        .filter(|file| file.file_name().to_string_lossy().ends_with(".pcapng"))
+        .map(|file| file.metadata().unwrap().len())
+        .collect();
+    assert!(sizes.len() == 1 && sizes[0] > 100_000, "{sizes:?}");
+}
+
+#[test]
+fn what_a_guest_cannot_run_is_refused_before() {
+    let kernels = kernels_or_skip!();
+    let place = Place::new(SMALL);
+    let refused = |args: &[&str], code: i32, says: &str| {
+        let ran = run(&place, kernels, args);
+        assert!(ran.code == code && ran.stderr.contains(says), "{args:?}: {ran:?}");
+    };
+    refused(&["--set", "flows.bulk.cc={ name = \"reno\", from = \"longfat\" }"], 4, "struct_ops");
+    let no_time =
+        SMALL.replace("forward = { rate = \"100mbit\", delay = \"10ms\", queue = \"250kB\" }\n", "");
+    fs::write(place.path("s.toml"), no_time).unwrap();
+    refused(&[], 2, "give a link a rate");
+    fs::write(place.path("s.toml"), SMALL).unwrap();
+    let ran = place.run(&["run", "s.toml", "--engine", "kernel:1.0"]);
+    assert!(ran.code == 4 && ran.stderr.contains("longfat kernel build 1.0"), "{ran:?}");
+    assert!(records(&place).is_empty());
+}
+
+/// Processes whose command line names `text`.
+fn processes_with(text: &str) -> usize {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A run of an hour, once its guest is at work.
+fn long_run(place: &Place, kernels: &Path) -> Running {
+    let mut command = place.longfat(&["run", "s.toml", "--engine", "kernel", "--set", "duration=1h"]);
+    let running = Running::start(command.env("LONGFAT_KERNELS", kernels));
+    let parts = || {
+        let dirs = fs::read_dir(place.path("runs/s")).into_iter().flatten().flatten();
+        dirs.map(|dir| dir.path().join("guest/runs/run")).any(|runs| runs.is_dir())
+    };
+    wait_until("the guest never began", parts);
+    running
+}
+
+#[test]
+fn a_killed_run_leaves_no_process() {
+    let kernels = kernels_or_skip!();
+    let place = Place::new(SMALL);
+    let running = long_run(&place, kernels);
+    let here = place.dir.path().to_str().unwrap();
+    assert!(processes_with(here) > 0);
+    // The kernel's own command line names the place; SIGKILL leaves no time to clean up.
+    let program = place.path("runs");
+    let killed = Command::new("pkill").args(["-KILL", "-P", &running.id().to_string()]).status();
+    let _ = (program, killed);
+    drop(running);
+    wait_until("the guest outlives its program", || processes_with(here) == 0);
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_was_measured() {
+    let kernels = kernels_or_skip!();
+    let place = Place::new(SMALL);
+    let running = long_run(&place, kernels);
+    std::thread::sleep(Duration::from_secs(1));
+    running.interrupt();
+    let output = running.output();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let shown = place.run(&["--json", "show", "last"]).json();
+    let run = &shown["runs"][0];
+    assert_eq!(run["partial"].as_bool(), Some(true), "{run}");
+    assert!(run["flows"][0]["bytes"].as_u64().unwrap() > 0, "{run}");
+}

@@ -19,7 +19,7 @@ use crate::{
 const NEED_MIB: u64 = 2600;
 /// Objects that are compiled, by version: what `kernel.config` makes of Debian's packages.
 const OBJECTS: [(KernelVersion, u64); 3] =
-    [(KernelVersion::new(6, 1), 900), (KernelVersion::new(6, 12), 900), (KernelVersion::new(7, 2), 900)];
+    [(KernelVersion::new(6, 1), 824), (KernelVersion::new(6, 12), 864), (KernelVersion::new(7, 2), 898)];
 /// What make prints before the name of an object that it compiles.
 const COMPILED: &str = "  CC  ";
 

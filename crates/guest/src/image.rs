@@ -21,9 +21,6 @@ pub(crate) const CONFIGURATION: &str = "config";
 /// The output of all programs that built it.
 pub(crate) const LOG: &str = "build.log";
 
-/// With this variable in a kernel's environment, a decimal number, its random numbers are the same at each boot.
-pub const SEED_VARIABLE: &str = "LONGFAT_KERNEL_SEED";
-
 /// A User-Mode Linux kernel in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
@@ -159,15 +156,6 @@ impl Image {
     /// True if it is a distribution's kernel under its release, not one that the user named or changed.
     pub fn is_of_distribution(&self) -> bool {
         self.name == self.release && matches!(self.origin, Origin::Package { .. })
-    }
-
-    /// Whether the kernel reads [`SEED_VARIABLE`]: those that longfat built do, finished files of others do not.
-    ///
-    /// # Errors
-    /// Where the file cannot be read.
-    pub fn takes_seed(&self) -> Result<bool> {
-        let bytes = fs::read(&self.path).attempted(|| format!("read {}", self.path.display()))?;
-        Ok(bytes.windows(SEED_VARIABLE.len()).any(|window| window == SEED_VARIABLE.as_bytes()))
     }
 
     /// Compares the file with its checksum.

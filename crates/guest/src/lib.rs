@@ -39,7 +39,7 @@ pub use boot::{Guest, Line, Running, SHARED_DIR};
 pub use build::{Outcome, Request, Source, build};
 pub use cache::Cache;
 pub use error::Error;
-pub use image::{Image, Origin, SEED_VARIABLE};
+pub use image::{Image, Origin};
 pub use progress::{Progress, Stage};
 
 /// What functions here return.

@@ -153,11 +153,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seed_has_the_published_name() {
-        assert!(SEEDED_RANDOM.contains(&format!("getenv(\"{}\")", crate::SEED_VARIABLE)));
-    }
-
-    #[test]
     fn hz_becomes_250_and_nothing_else() {
         let kconfig =
             "config A\n\tdefault 100\n\nconfig HZ\n\tint\n\tdefault 100\n\nconfig B\n\tdefault 100\n";

@@ -120,7 +120,6 @@ fn a_finished_kernel_is_checked_and_kept() {
     assert_eq!((image.name.as_str(), image.release.as_str()), ("my-kernel", "6.13.5"));
     assert_eq!(image.origin, Origin::File { file: file.canonicalize().unwrap() });
     image.verify().unwrap();
-    assert!(!image.takes_seed().unwrap());
     assert_eq!(place.cache.find(Some("6.13")).unwrap(), image);
     assert!(matches!(place.build(Source::File(file.clone()), false).unwrap(), Outcome::Exists(_)));
     assert!(matches!(place.build(Source::File(file), true).unwrap(), Outcome::Built(_)));

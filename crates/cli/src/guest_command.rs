@@ -23,9 +23,8 @@ use schema::Summary;
 use crate::{
     congestion,
     exit::chain,
-    kernel_engine::{BEGUN, FAILURE, Failure, ProgressLine, RUNS, SCENARIO, STOP},
+    kernel_engine::{BEGUN, FAILURE, Failure, PROGRESS, ProgressLine, RUNS, SCENARIO, STOP},
     lab_engine::{self, LabSetup},
-    output,
 };
 
 /// How often the guest sees whether it is to stop, in virtual time.
@@ -67,12 +66,9 @@ pub fn run(command: &GuestCommand) -> anyhow::Result<()> {
 
 fn init(args: &InitArgs) -> anyhow::Result<()> {
     anyhow::ensure!(std::process::id() == 1, "this is for the first process of a guest kernel alone");
-    // The kernel's `init=` as it is. Before /proc is mounted /proc/self/exe is, through hostfs, the UML kernel.
-    let program = std::env::args_os().next().context("cannot tell where this program is")?;
     let init = Init { seed: args.seed };
-    init.run(Command::new(program).args(["guest", "run"]), |why| {
-        output::text(&format!("{why}\n")).unwrap_or(())
-    })
+    // Not by its path: the guest's own /tmp hides a program that is in the machine's.
+    init.run(Command::new("/proc/self/exe").args(["guest", "run"]))
 }
 
 /// Runs the scenario of the shared directory and leaves a record there.
@@ -95,8 +91,8 @@ fn run_scenario() -> anyhow::Result<()> {
     let registered = congestion::register(&scenario, shared)?;
     let mut writer = Writer::create(&shared.join(RUNS), &begun.scenario, "run", &text, &begun)?;
     let mut report = |progress: &Progress| {
-        // Nobody reads it who could miss it.
-        let _ = output::text(&format!("{}\n", ProgressLine::of(progress)));
+        // Written when the file is closed. Nobody needs it.
+        let _ = fs::write(shared.join(PROGRESS), ProgressLine::of(progress));
     };
     let rows = lab_engine::run(&scenario, &registered, run, &setup, &mut report, &mut writer, &stop)?;
     begun.runs.push(rows.summary);

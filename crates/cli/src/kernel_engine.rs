@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::Context;
-use guest::{Cache, Guest, Image, Line, Running};
+use guest::{Cache, Guest, Image, Line, Running, init::OUTPUT};
 use lab::Progress;
 use record::Writer;
 use scenario::{Cc, Kind, Scenario};
@@ -31,6 +31,8 @@ pub const SCENARIO: &str = "scenario.toml";
 pub const BEGUN: &str = "begun.json";
 /// the guest's records,
 pub const RUNS: &str = "runs";
+/// how far the run is,
+pub const PROGRESS: &str = "progress.json";
 /// why the guest's program failed, if it did,
 pub const FAILURE: &str = "failure.json";
 /// and a file that asks the guest to stop early.
@@ -62,7 +64,7 @@ pub struct Failure {
     pub message: String,
 }
 
-/// How far a run is, as a line of the guest's console.
+/// How far a run is, as the guest reports it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ProgressLine {
     elapsed_ns: u64,
@@ -80,7 +82,7 @@ struct ProgressFlow {
 }
 
 impl ProgressLine {
-    /// The line of a run's progress.
+    /// The report of a run's progress.
     pub fn of(progress: &Progress) -> String {
         let flow = |sample: &FlowSample| ProgressFlow {
             flow: sample.flow.clone(),
@@ -95,7 +97,7 @@ impl ProgressLine {
         serde_json::to_string(&line).unwrap_or_default()
     }
 
-    /// The progress that a line tells; `None` where it is some other line.
+    /// The progress in a report; `None` where it is not whole.
     fn parse(line: &str) -> Option<Progress> {
         let line: ProgressLine = serde_json::from_str(line).ok()?;
         let flow = |flow: ProgressFlow| FlowSample {
@@ -209,32 +211,30 @@ fn follow(
     loop {
         match running.next_line() {
             Line::End => return Ok(console),
-            Line::Silence => {
-                let used = running.processor_time();
-                if used > worked.0 {
-                    worked = (used, Instant::now());
+            Line::Silence => {}
+            Line::Text(line) => {
+                if console.len() == CONSOLE_LINES {
+                    console.pop_front();
                 }
-                if worked.1.elapsed() > IDLE {
-                    console.push_back(format!("(it did nothing for {} s)", IDLE.as_secs()));
-                    return Ok(console);
-                }
+                console.push_back(line);
             }
-            Line::Text(line) => match ProgressLine::parse(&line) {
-                Some(progress) => {
-                    if progress.elapsed > moved.1 {
-                        moved = (running.processor_time(), progress.elapsed);
-                    }
-                    report(&progress);
-                }
-                None => {
-                    if console.len() == CONSOLE_LINES {
-                        console.pop_front();
-                    }
-                    console.push_back(line);
-                }
-            },
         }
-        if running.processor_time().saturating_sub(moved.0) > STUCK {
+        let used = running.processor_time();
+        let progress = fs::read_to_string(shared.0.join(PROGRESS)).ok();
+        if let Some(progress) = progress.and_then(|text| ProgressLine::parse(&text))
+            && progress.elapsed > moved.1
+        {
+            moved = (used, progress.elapsed);
+            report(&progress);
+        }
+        if used > worked.0 {
+            worked = (used, Instant::now());
+        }
+        if worked.1.elapsed() > IDLE {
+            console.push_back(format!("(it did nothing for {} s)", IDLE.as_secs()));
+            return Ok(console);
+        }
+        if used.saturating_sub(moved.0) > STUCK {
             anyhow::bail!(
                 "the guest's clock stood at {} for {} s of processor time: something in it waits for the time to pass without \
                  sleeping, or it has very much to do at once",
@@ -289,7 +289,8 @@ impl Shared {
         let failure = failure.map(Failure::into_error);
         let found = record::list(&self.0.join(RUNS))?.into_iter().next();
         let Some(entry) = found.filter(|entry| !entry.path.to_string_lossy().ends_with(".partial")) else {
-            return Err(failure.unwrap_or_else(|| unexplained(console)));
+            let output = fs::read_to_string(self.0.join(OUTPUT)).unwrap_or_default();
+            return Err(failure.unwrap_or_else(|| unexplained(console, &output)));
         };
         let run = record::Run::open(&entry.path)?;
         for capture in fs::read_dir(&entry.path)?.flatten() {
@@ -325,9 +326,10 @@ impl Failure {
     }
 }
 
-/// A guest that left nothing: what its console said.
-fn unexplained(console: &VecDeque<String>) -> anyhow::Error {
-    let said: Vec<&str> = console.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
+/// A guest that left nothing: what its kernel and its program said.
+fn unexplained(console: &VecDeque<String>, output: &str) -> anyhow::Error {
+    let console = console.iter().map(String::as_str);
+    let said: Vec<&str> = console.chain(output.lines()).filter(|line| !line.is_empty()).collect();
     let said = if said.is_empty() { "nothing".into() } else { said.join("\n  ") };
-    Exit::Failed(format!("the guest kernel ended without a result; its console said:\n  {said}")).into()
+    Exit::Failed(format!("the guest kernel ended without a result; it said:\n  {said}")).into()
 }

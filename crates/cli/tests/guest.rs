@@ -21,17 +21,24 @@ use crate::{
 /// How long a guest may take to begin, or to go.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A directory with kernels, for LONGFAT_KERNELS.
-fn kernels() -> Option<&'static Path> {
-    static KERNELS: OnceLock<Option<PathBuf>> = OnceLock::new();
-    KERNELS.get_or_init(find_kernels).as_deref()
+/// A directory with kernels, for LONGFAT_KERNELS, and whether longfat built the newest: others may take random numbers from
+/// the machine.
+struct Kernels {
+    directory: PathBuf,
+    are_ours: bool,
 }
 
-fn find_kernels() -> Option<PathBuf> {
+fn kernels() -> Option<&'static Kernels> {
+    static KERNELS: OnceLock<Option<Kernels>> = OnceLock::new();
+    KERNELS.get_or_init(find_kernels).as_ref()
+}
+
+fn find_kernels() -> Option<Kernels> {
     let place = Place::new(SMALL);
     let listed = place.run(&["--json", "kernel", "list"]).json();
-    if listed["kernels"].as_array().is_some_and(|kernels| !kernels.is_empty()) {
-        return Some(listed["directory"].as_str()?.into());
+    if let Some(newest) = listed["kernels"].as_array().and_then(|kernels| kernels.last()) {
+        let are_ours = newest["origin"]["kind"] != "file";
+        return Some(Kernels { directory: listed["directory"].as_str()?.into(), are_ours });
     }
     let kernel = machines::kernel()?;
     // It stays for all tests of this process; a file of this name is the same kernel.
@@ -39,7 +46,7 @@ fn find_kernels() -> Option<PathBuf> {
     let mut build = place.longfat(&["kernel", "build", "--name", "tests", "--image"]);
     let built = Ran::of(build.arg(kernel).env("LONGFAT_KERNELS", &directory).output().unwrap());
     assert_eq!(built.code, 0, "{built:?}");
-    Some(directory)
+    Some(Kernels { directory, are_ours: false })
 }
 
 /// The kernels, or the test is skipped.
@@ -55,9 +62,9 @@ macro_rules! kernels_or_skip {
     };
 }
 
-fn run(place: &Place, kernels: &Path, args: &[&str]) -> Ran {
+fn run(place: &Place, kernels: &Kernels, args: &[&str]) -> Ran {
     let args = [&["--json", "run", "s.toml", "--engine", "kernel"], args].concat();
-    Ran::of(place.longfat(&args).env("LONGFAT_KERNELS", kernels).output().unwrap())
+    Ran::of(place.longfat(&args).env("LONGFAT_KERNELS", &kernels.directory).output().unwrap())
 }
 
 /// The directories of all records in a place.
@@ -76,8 +83,9 @@ fn flow(summary: &Value) -> &Value {
 fn two_runs_in_a_guest_are_the_same_to_the_byte() {
     let kernels = kernels_or_skip!();
     let place = Place::new(SMALL);
-    let first = run(&place, kernels, &["--set", "flows.bulk.cc=bbr"]).json();
-    run(&place, kernels, &["--set", "flows.bulk.cc=bbr"]).json();
+    let cc = if kernels.are_ours { "flows.bulk.cc=bbr" } else { "flows.bulk.cc=cubic" };
+    let first = run(&place, kernels, &["--set", cc]).json();
+    run(&place, kernels, &["--set", cc]).json();
     let [one, other] = records(&place).try_into().unwrap();
     for file in ["flows.parquet", "links.parquet", "events.parquet", "scenario.toml"] {
         assert!(fs::read(one.join(file)).unwrap() == fs::read(other.join(file)).unwrap(), "{file} differs");
@@ -135,13 +143,14 @@ fn echoes_and_datagrams_are_exact_in_virtual_time() {
 #[test]
 fn an_ordinary_user_runs_variants_side_by_side() {
     let kernels = kernels_or_skip!();
-    let variants = "[variants.slow]\nlinks.h1-s1.forward.rate = \"10mbit\"\n[variants.fast]\n";
+    let variants = "[[variants]]\nname = \"slow\"\nlinks.h1-s1.forward.rate = \"10mbit\"\n\
+                    [[variants]]\nname = \"fast\"\nlinks.h1-s1.forward.rate = \"90mbit\"\n";
     let place = Place::new(&format!("{SMALL}{variants}"));
     fs::set_permissions(place.dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = place.path("longfat");
     copy_binary(&program);
     let copied = place.path("kernels");
-    let copy = Command::new("cp").arg("-R").arg(kernels).arg(&copied).status();
+    let copy = Command::new("cp").arg("-R").arg(&kernels.directory).arg(&copied).status();
     assert!(copy.unwrap().success());
     let chmod = Command::new("chmod").args(["-R", "a+rX"]).arg(&copied).status();
     assert!(chmod.unwrap().success());
@@ -155,9 +164,9 @@ fn an_ordinary_user_runs_variants_side_by_side() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|run| run["flows"][0]["steady_goodput_bps"].as_f64().unwrap())
+        .map(|run| run["flows"][0]["goodput_bps"].as_f64().unwrap())
         .collect();
-    assert!((8e6..9.6e6).contains(&goodputs[0]) && (80e6..96e6).contains(&goodputs[1]), "{goodputs:?}");
+    assert!((7e6..9.6e6).contains(&goodputs[0]) && (50e6..87e6).contains(&goodputs[1]), "{goodputs:?}");
 }
 
 #[test]
@@ -183,7 +192,7 @@ fn what_a_guest_cannot_run_is_refused_before() {
         let ran = run(&place, kernels, args);
         assert!(ran.code == code && ran.stderr.contains(says), "{args:?}: {ran:?}");
     };
-    refused(&["--set", "flows.bulk.cc={ name = \"reno\", from = \"longfat\" }"], 4, "struct_ops");
+    refused(&["--set", "flows.bulk.cc={ name = \"cubic\", beta = 700 }"], 4, "struct_ops");
     let no_time =
         SMALL.replace("forward = { rate = \"100mbit\", delay = \"10ms\", queue = \"250kB\" }\n", "");
     fs::write(place.path("s.toml"), no_time).unwrap();
@@ -194,11 +203,11 @@ fn what_a_guest_cannot_run_is_refused_before() {
     assert!(records(&place).is_empty());
 }
 
-/// Processes whose command line names `text`.
-fn processes_with(text: &str) -> usize {
+/// Processes that work in a directory below `dir`, as a guest's kernel and its helpers do.
+fn processes_in(dir: &Path) -> usize {
     let entries = fs::read_dir("/proc").unwrap().flatten();
-    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
+    let places = entries.filter_map(|entry| fs::read_link(entry.path().join("cwd")).ok());
+    places.filter(|place| place.starts_with(dir.join("runs"))).count()
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
@@ -210,9 +219,9 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// A run of an hour, once its guest is at work.
-fn long_run(place: &Place, kernels: &Path) -> Running {
+fn long_run(place: &Place, kernels: &Kernels) -> Running {
     let mut command = place.longfat(&["run", "s.toml", "--engine", "kernel", "--set", "duration=1h"]);
-    let running = Running::start(command.env("LONGFAT_KERNELS", kernels));
+    let running = Running::start(command.env("LONGFAT_KERNELS", &kernels.directory));
     let parts = || {
         let dirs = fs::read_dir(place.path("runs/s")).into_iter().flatten().flatten();
         dirs.map(|dir| dir.path().join("guest/runs/run")).any(|runs| runs.is_dir())
@@ -226,14 +235,10 @@ fn a_killed_run_leaves_no_process() {
     let kernels = kernels_or_skip!();
     let place = Place::new(SMALL);
     let running = long_run(&place, kernels);
-    let here = place.dir.path().to_str().unwrap();
-    assert!(processes_with(here) > 0);
-    // The kernel's own command line names the place; SIGKILL leaves no time to clean up.
-    let program = place.path("runs");
-    let killed = Command::new("pkill").args(["-KILL", "-P", &running.id().to_string()]).status();
-    let _ = (program, killed);
+    assert!(processes_in(place.dir.path()) > 0);
+    // By SIGKILL: it has no time to clean up.
     drop(running);
-    wait_until("the guest outlives its program", || processes_with(here) == 0);
+    wait_until("the guest outlives its program", || processes_in(place.dir.path()) == 0);
 }
 
 #[test]
@@ -241,12 +246,18 @@ fn an_interrupted_run_keeps_what_was_measured() {
     let kernels = kernels_or_skip!();
     let place = Place::new(SMALL);
     let running = long_run(&place, kernels);
-    std::thread::sleep(Duration::from_secs(1));
+    let progress = || {
+        let dirs = fs::read_dir(place.path("runs/s")).into_iter().flatten().flatten();
+        dirs.filter_map(|dir| fs::read_to_string(dir.path().join("guest/progress.json")).ok())
+            .any(|text| text.contains("bytes_received"))
+    };
+    wait_until("the flow never began", progress);
     running.interrupt();
     let output = running.output();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let shown = place.run(&["--json", "show", "last"]).json();
-    let run = &shown["runs"][0];
+    let [record] = records(&place).try_into().unwrap();
+    let summary: Value = serde_json::from_slice(&fs::read(record.join("summary.json")).unwrap()).unwrap();
+    let run = &summary["runs"][0];
     assert_eq!(run["partial"].as_bool(), Some(true), "{run}");
     assert!(run["flows"][0]["bytes"].as_u64().unwrap() > 0, "{run}");
 }

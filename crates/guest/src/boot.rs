@@ -16,8 +16,8 @@ use crate::{Error, error::Attempted, memory_dir, sys};
 const START_NS: u64 = 1_577_836_800_000_000_000;
 /// The path by which the guest's first process knows the shared directory: hostfs opens it as the kernel's process.
 pub const SHARED_DIR: &str = "/proc/self/cwd";
-/// How often the processor time of a guest that prints nothing is compared.
-const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a line of the console is waited for.
+const LINE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A guest to boot.
 #[derive(Debug)]
@@ -35,12 +35,13 @@ pub struct Guest<'a> {
     pub arguments: &'a [OsString],
 }
 
-/// What a guest prints.
+/// What a guest prints: messages of its kernel. Its programs print nothing: the interrupt that follows comes at another
+/// instant in every run, and the kernel mixes that into its random numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
     /// A line of its console.
     Text(String),
-    /// Nothing for a second.
+    /// Nothing for a tenth of a second.
     Silence,
     /// It has ended.
     End,
@@ -68,7 +69,7 @@ impl Guest<'_> {
             // From 6.16 on system calls are handled without ptrace where the machine allows it; older kernels ignore it.
             .arg("seccomp=auto")
             .args(["time-travel=inf-cpu".into(), format!("time-travel-start={START_NS}")])
-            .arg("uml_dir=uml")
+            .args(["uml_dir=uml", "umid=guest"])
             .arg("--");
         for argument in self.arguments {
             command.arg(parameter("", argument.clone())?);
@@ -107,7 +108,7 @@ impl Guest<'_> {
 impl Running {
     /// The next line that it prints.
     pub fn next_line(&mut self) -> Line {
-        match self.lines.recv_timeout(WATCH_INTERVAL) {
+        match self.lines.recv_timeout(LINE_TIMEOUT) {
             Ok(text) => Line::Text(text),
             Err(RecvTimeoutError::Timeout) => Line::Silence,
             Err(RecvTimeoutError::Disconnected) => Line::End,

@@ -1,9 +1,10 @@
 //! The first process inside a guest: mounts what programs expect, runs one program, and switches the guest off.
 
 use std::{
-    fs,
+    fs::{self, File},
     os::unix::process::ExitStatusExt,
-    process::{Command, ExitStatus},
+    path::Path,
+    process::{Command, ExitStatus, Stdio},
 };
 
 use crate::{Error, SHARED_DIR, error::Attempted, sys};
@@ -11,6 +12,8 @@ use crate::{Error, SHARED_DIR, error::Attempted, sys};
 /// Where the directory that is shared with this machine is mounted. /tmp is the guest's own.
 pub const SHARED: &str = "/tmp/shared";
 
+/// What the program prints, in the shared directory.
+pub const OUTPUT: &str = "output";
 /// Memory that TCP may use, in pages: that of a machine with 64 GB (net/ipv4/tcp.c, tcp_init_mem).
 const TCP_MEM: (&str, &str) = ("/proc/sys/net/ipv4/tcp_mem", "786432 1048576 1572864");
 
@@ -22,12 +25,17 @@ pub struct Init {
 }
 
 impl Init {
-    /// Runs `program` in a guest that was just booted, and switches the guest off. Where it failed, `report` is given why.
-    pub fn run(&self, program: &mut Command, report: impl FnOnce(&str)) -> ! {
-        match self.prepare().and_then(|()| status_of(program)) {
-            Ok(status) if status.success() => {}
-            Ok(status) => report(&how_it_ended(status)),
-            Err(error) => report(&error.to_string()),
+    /// Runs `program` in a guest that was just booted, and switches the guest off. What the program prints goes to
+    /// [`OUTPUT`]; where it failed, the kernel's log says why.
+    pub fn run(&self, program: &mut Command) -> ! {
+        let failure = match self.prepare().and_then(|()| status_of(program)) {
+            Ok(status) if status.success() => None,
+            Ok(status) => Some(how_it_ended(status)),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(failure) = failure {
+            // <2>: critical, so that it is printed however quiet the kernel is (dmesg(1)). Nothing else can be done.
+            let _ = fs::write("/dev/kmsg", format!("<2>{failure}\n"));
         }
         sys::power_off()
     }
@@ -54,6 +62,10 @@ impl Init {
 }
 
 fn status_of(program: &mut Command) -> Result<ExitStatus, Error> {
+    let path = Path::new(SHARED).join(OUTPUT);
+    let output = File::create(&path).attempted(|| format!("create {}", path.display()))?;
+    let errors = output.try_clone().attempted(|| format!("open {}", path.display()))?;
+    program.stdin(Stdio::null()).stdout(output).stderr(errors);
     program.status().attempted(|| "start the guest's program".into())
 }
 

@@ -23,7 +23,7 @@ use schema::Summary;
 use crate::{
     congestion,
     exit::chain,
-    kernel_engine::{BEGUN, FAILURE, Failure, PROGRESS, ProgressLine, RUNS, SCENARIO, STOP},
+    kernel_engine::{BEGUN, FAILURE, Failure, PROGRESS, ProgressReport, RUNS, SCENARIO, STOP},
     lab_engine::{self, LabSetup},
 };
 
@@ -92,7 +92,7 @@ fn run_scenario() -> anyhow::Result<()> {
     let mut writer = Writer::create(&shared.join(RUNS), &begun.scenario, "run", &text, &begun)?;
     let mut report = |progress: &Progress| {
         // Written when the file is closed. Nobody needs it.
-        let _ = fs::write(shared.join(PROGRESS), ProgressLine::of(progress));
+        let _ = fs::write(shared.join(PROGRESS), ProgressReport::of(progress));
     };
     let rows = lab_engine::run(&scenario, &registered, run, &setup, &mut report, &mut writer, &stop)?;
     begun.runs.push(rows.summary);

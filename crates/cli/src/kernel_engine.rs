@@ -40,15 +40,15 @@ pub const STOP: &str = "stop";
 
 /// A guest's memory beside what is on the way in its network, bytes. Only what is used is taken from this machine.
 const BASE_MEMORY: u64 = 2 << 30;
-/// Of a frame on the way, the network keeps its buffer, and the hosts what is not yet acknowledged or read.
-const COPIES: u64 = 3;
+/// A frame on the way is in the network's buffer; as much again may wait at hosts and in buffers that are too large for it.
+const COPIES: u64 = 2;
 /// More than this is never on the way: it is that of 100 Gb/s over 300 ms.
 const MAX_HELD: u64 = 4 << 30;
 /// The largest packets that a queue counted in packets may hold, bytes.
 const MAX_MTU: u32 = 9000;
-/// A guest whose clock does not move for this much processor time is caught in a loop that waits for the time to pass.
+/// A guest whose clock stands for this much processor time is in a loop that waits for the time to pass.
 const STUCK: Duration = Duration::from_secs(120);
-/// A guest that does nothing for this time on the wall's clock waits for something that will never come.
+/// A guest that uses no processor time for this long, in real time, waits for something that will never happen.
 const IDLE: Duration = Duration::from_secs(60);
 /// A guest that was asked to stop is killed after this time.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -66,7 +66,7 @@ pub struct Failure {
 
 /// How far a run is, as the guest reports it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct ProgressLine {
+pub struct ProgressReport {
     elapsed_ns: u64,
     flows: Vec<ProgressFlow>,
 }
@@ -81,7 +81,7 @@ struct ProgressFlow {
     srtt_us: Option<i64>,
 }
 
-impl ProgressLine {
+impl ProgressReport {
     /// The report of a run's progress.
     pub fn of(progress: &Progress) -> String {
         let flow = |sample: &FlowSample| ProgressFlow {
@@ -92,14 +92,16 @@ impl ProgressLine {
             snd_mss_bytes: sample.snd_mss_bytes,
             srtt_us: sample.srtt_us,
         };
-        let line =
-            ProgressLine { elapsed_ns: progress.elapsed.0, flows: progress.flows.iter().map(flow).collect() };
-        serde_json::to_string(&line).unwrap_or_default()
+        let report = ProgressReport {
+            elapsed_ns: progress.elapsed.0,
+            flows: progress.flows.iter().map(flow).collect(),
+        };
+        serde_json::to_string(&report).unwrap_or_default()
     }
 
     /// The progress in a report; `None` where it is not whole.
-    fn parse(line: &str) -> Option<Progress> {
-        let line: ProgressLine = serde_json::from_str(line).ok()?;
+    fn parse(text: &str) -> Option<Progress> {
+        let report: ProgressReport = serde_json::from_str(text).ok()?;
         let flow = |flow: ProgressFlow| FlowSample {
             flow: flow.flow,
             time_us: flow.time_us,
@@ -109,7 +111,8 @@ impl ProgressLine {
             srtt_us: flow.srtt_us,
             ..FlowSample::default()
         };
-        Some(Progress { elapsed: Time(line.elapsed_ns), flows: line.flows.into_iter().map(flow).collect() })
+        let flows = report.flows.into_iter().map(flow).collect();
+        Some(Progress { elapsed: Time(report.elapsed_ns), flows })
     }
 }
 
@@ -162,13 +165,14 @@ fn is_instant(path: &FlowPath<'_>) -> bool {
 
 /// What a guest needs for a scenario, bytes.
 fn memory(scenario: &Scenario) -> u64 {
-    let directions = scenario.links.iter().flat_map(|link| [&link.forward, &link.backward]);
-    let held = directions.map(|direction| {
+    let held = |direction: &net::PipeSpec| {
         let rate = direction.rate.mean().map_or(0.0, units::BitRate::as_f64);
         let on_the_way = (rate / 8.0 * direction.delay.as_secs_f64()) as u64;
-        on_the_way + direction.queue.bytes(u64::from(MAX_MTU)).map_or(0, |bytes| bytes.0)
-    });
-    BASE_MEMORY + COPIES * held.fold(0, u64::saturating_add).min(MAX_HELD)
+        on_the_way.saturating_add(direction.queue.bytes(u64::from(MAX_MTU)).map_or(0, |bytes| bytes.0))
+    };
+    // Data fills one direction, its acknowledgements need little in the other.
+    let links = scenario.links.iter().map(|link| held(&link.forward).max(held(&link.backward)));
+    BASE_MEMORY + COPIES * links.fold(0, u64::saturating_add).min(MAX_HELD)
 }
 
 /// Runs the scenario in a guest and completes `summary`. Progress goes to `report`.
@@ -205,9 +209,8 @@ fn follow(
     stop: &AtomicBool,
 ) -> anyhow::Result<VecDeque<String>> {
     let mut console = VecDeque::new();
-    let mut moved = (running.processor_time(), Time(0));
-    let mut asked: Option<Instant> = None;
-    let mut worked = (Duration::ZERO, Instant::now());
+    let mut watchdog = Watchdog::new();
+    let mut stop_requested: Option<Instant> = None;
     loop {
         match running.next_line() {
             Line::End => return Ok(console),
@@ -219,31 +222,14 @@ fn follow(
                 console.push_back(line);
             }
         }
-        let used = running.processor_time();
-        let progress = fs::read_to_string(shared.0.join(PROGRESS)).ok();
-        if let Some(progress) = progress.and_then(|text| ProgressLine::parse(&text))
-            && progress.elapsed > moved.1
-        {
-            moved = (used, progress.elapsed);
+        let progress = shared.progress();
+        if let Some(progress) = progress.filter(|progress| progress.elapsed > watchdog.elapsed) {
+            watchdog.advanced(progress.elapsed, running.processor_time());
             report(&progress);
         }
-        if used > worked.0 {
-            worked = (used, Instant::now());
-        }
-        if worked.1.elapsed() > IDLE {
-            console.push_back(format!("(it did nothing for {} s)", IDLE.as_secs()));
-            return Ok(console);
-        }
-        if used.saturating_sub(moved.0) > STUCK {
-            anyhow::bail!(
-                "the guest's clock stood at {} for {} s of processor time: something in it waits for the time to pass without \
-                 sleeping, or it has very much to do at once",
-                moved.1,
-                STUCK.as_secs()
-            );
-        }
+        watchdog.check(running.processor_time())?;
         if stop.load(Ordering::Relaxed) {
-            let since = *asked.get_or_insert_with(|| {
+            let since = *stop_requested.get_or_insert_with(|| {
                 // Without the file the guest is killed a little later.
                 let _ = fs::write(shared.0.join(STOP), "");
                 Instant::now()
@@ -252,6 +238,47 @@ fn follow(
                 return Ok(console);
             }
         }
+    }
+}
+
+/// Detects a guest that will never end.
+struct Watchdog {
+    /// The run's time at the last progress, and the guest's processor time then.
+    elapsed: Time,
+    used_then: Duration,
+    /// The guest's processor time when it last grew, and when that was.
+    used: Duration,
+    grew: Instant,
+}
+
+impl Watchdog {
+    fn new() -> Self {
+        Watchdog { elapsed: Time(0), used_then: Duration::ZERO, used: Duration::ZERO, grew: Instant::now() }
+    }
+
+    /// The run has reached `elapsed` after this much processor time.
+    fn advanced(&mut self, elapsed: Time, used: Duration) {
+        (self.elapsed, self.used_then) = (elapsed, used);
+    }
+
+    /// Fails where the guest's clock has stood for too long, by the processor time that the guest has `used`, or where the
+    /// guest sleeps without a timer.
+    fn check(&mut self, used: Duration) -> anyhow::Result<()> {
+        if used > self.used {
+            (self.used, self.grew) = (used, Instant::now());
+        }
+        if used.saturating_sub(self.used_then) > STUCK {
+            anyhow::bail!(
+                "the guest's clock stalled at {} for {} s of processor time: something in the guest waits for the time to pass \
+                 without sleeping, or has very much to do at one instant",
+                self.elapsed,
+                STUCK.as_secs()
+            );
+        }
+        if self.grew.elapsed() > IDLE {
+            anyhow::bail!("the guest stalled at {}: it did nothing for {} s", self.elapsed, IDLE.as_secs());
+        }
+        Ok(())
     }
 }
 
@@ -274,6 +301,11 @@ impl Shared {
         fs::write(shared.0.join(SCENARIO), scenario.to_toml())?;
         fs::write(shared.0.join(BEGUN), serde_json::to_vec(&begun)?)?;
         Ok(shared)
+    }
+
+    /// How far the guest's run is; `None` before it has begun.
+    fn progress(&self) -> Option<Progress> {
+        ProgressReport::parse(&fs::read_to_string(self.0.join(PROGRESS)).ok()?)
     }
 
     /// Takes what the guest has left: its record's rows and captures.
@@ -332,4 +364,38 @@ fn unexplained(console: &VecDeque<String>, output: &str) -> anyhow::Error {
     let said: Vec<&str> = console.chain(output.lines()).filter(|line| !line.is_empty()).collect();
     let said = if said.is_empty() { "nothing".into() } else { said.join("\n  ") };
     Exit::Failed(format!("the guest kernel ended without a result; it said:\n  {said}")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_never_ends_is_detected() {
+        let mut watchdog = Watchdog::new();
+        watchdog.check(STUCK).unwrap();
+        watchdog.advanced(Time::from_millis(100), STUCK);
+        watchdog.check(2 * STUCK).unwrap();
+        let error = watchdog.check(2 * STUCK + Duration::from_secs(1)).unwrap_err().to_string();
+        assert!(error.contains("100 ms") && error.contains("without sleeping"), "{error}");
+        let mut idle = Watchdog::new();
+        idle.check(Duration::from_secs(1)).unwrap();
+        idle.grew = Instant::now().checked_sub(2 * IDLE).unwrap();
+        assert!(idle.check(Duration::from_secs(1)).unwrap_err().to_string().contains("did nothing for 60 s"));
+    }
+
+    #[test]
+    fn progress_survives_its_report() {
+        let flows = vec![FlowSample {
+            flow: "bulk".into(),
+            time_us: 7,
+            bytes_received: Some(9),
+            snd_cwnd_segs: Some(10),
+            ..FlowSample::default()
+        }];
+        let progress = Progress { elapsed: Time::from_millis(3), flows };
+        let read = ProgressReport::parse(&ProgressReport::of(&progress)).unwrap();
+        assert_eq!((read.elapsed, read.flows), (progress.elapsed, progress.flows));
+        assert!(ProgressReport::parse("{\"elapsed_ns\": 3").is_none(), "half written");
+    }
 }

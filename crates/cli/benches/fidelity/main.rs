@@ -1,7 +1,8 @@
 //! `make fidelity`: the simulator against this machine's kernel in the lab, over a matrix of scenarios drawn beforehand.
 //!
 //! `sim` runs the simulator again, `lab` runs what the store lacks, `report` writes docs/fidelity.md and its pictures;
-//! without a word all three. The store is the directory of the environment's LONGFAT_FIDELITY, or `fidelity` beside the
+//! without a word all three. `guests` runs the matrix in every kernel of `longfat kernel list` in virtual time, and the
+//! simulator of each, and writes docs/fidelity-kernels.md. The store is the directory of the environment's LONGFAT_FIDELITY, or `fidelity` beside the
 //! program.
 
 mod draw;
@@ -11,7 +12,7 @@ mod runs;
 use std::{env, path::PathBuf};
 
 use draw::REPEATS;
-use runs::{Job, Store};
+use runs::{Job, Side, Store};
 
 fn main() {
     let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
@@ -25,14 +26,25 @@ fn main() {
     }
     if asked("sim") {
         let all: Vec<Job> = cases.iter().flat_map(|case| runs::jobs(case, REPEATS)).collect();
-        store.simulate(&all);
+        store.simulate(&Side::sim(), &all);
     }
     if asked("lab") {
-        let of = |case| runs::jobs(case, store.lab_runs(case).expect("the simulator has run"));
+        let of = |case| runs::jobs(case, store.lab_runs(&Side::sim(), case).expect("the simulator has run"));
         let needed: Vec<Job> = cases.iter().flat_map(of).collect();
         store.emulate(&needed);
     }
     if asked("report") {
         report::write(&cases, &store);
+    }
+    if words.iter().any(|w| w == "guests") {
+        let kernels = store.guest_kernels();
+        for release in &kernels {
+            let (sim, guest) = (Side::sim_of(release), Side::guest(release));
+            let all: Vec<Job> = cases.iter().flat_map(|case| runs::jobs(case, REPEATS)).collect();
+            store.simulate(&sim, &all);
+            let of = |case| runs::jobs(case, store.lab_runs(&sim, case).expect("the simulator has run"));
+            store.run_guests(&guest, &cases.iter().flat_map(of).collect::<Vec<_>>());
+        }
+        report::write_guests(&cases, &store, &kernels);
     }
 }

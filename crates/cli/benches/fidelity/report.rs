@@ -6,11 +6,13 @@ use schema::{FlowSummary, RunSummary};
 
 use crate::{
     draw::{Case, REPEATS},
-    runs::{Job, Store, goodput_bps, jobs},
+    runs::{Job, Side, Store, goodput_bps, jobs},
 };
 
 /// So many scenarios, those with the largest error of goodput, get a picture.
 const PICTURES: usize = 4;
+/// Scenarios in the list of the largest errors.
+const WORST: usize = 8;
 /// Fewer retransmissions than this are not compared as a ratio: one more or less would look like much.
 const FEW_RETRANSMISSIONS: f64 = 20.0;
 
@@ -38,7 +40,8 @@ struct Row {
 /// Writes docs/fidelity.md, docs/fidelity.csv and the pictures.
 pub fn write(cases: &[Case], store: &Store) {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let mut rows: Vec<Row> = cases.iter().filter_map(|case| row(case, store)).collect();
+    let mut rows: Vec<Row> =
+        cases.iter().filter_map(|case| row(case, store, &Side::sim(), &Side::lab())).collect();
     fs::write(docs.join("fidelity.csv"), csv(&rows)).expect("docs/fidelity.csv can be written");
     let kept = rows.len();
     rows.sort_by(|a, b| b.goodput_error().abs().total_cmp(&a.goodput_error().abs()));
@@ -50,14 +53,57 @@ pub fn write(cases: &[Case], store: &Store) {
     println!("{}", quantiles(&rows));
 }
 
-fn row(case: &Case, store: &Store) -> Option<Row> {
-    let of = |engine, runs| -> Option<Figures> {
+/// Writes docs/fidelity-kernels.md: the simulator of each kernel against that kernel in a guest.
+pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
+    let mut text = format!(
+        "# The simulator against each kernel in virtual time\n\n\
+         `cargo bench -p longfat --bench fidelity -- guests` wrote this page: the {} scenarios of [fidelity.md](fidelity.md), 60 s each, by the simulator of each version and by\n\
+         that version itself (`--engine kernel`), which nothing disturbs. Where chance decides (random loss, two flows, or a simulated goodput that differs by more than 3 %\n\
+         from seed to seed) both are means over 5 seeds. Errors are the simulator's figure over the kernel's, less 1.\n\n",
+        cases.len()
+    );
+    for release in kernels {
+        let (sim, guest) = (Side::sim_of(release), Side::guest(release));
+        let rows: Vec<Row> = cases.iter().filter_map(|case| row(case, store, &sim, &guest)).collect();
+        let (chance, single): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.lab_runs > 1);
+        let _ =
+            writeln!(text, "## Linux {release}\n\n{} scenarios of one flow without chance:\n", single.len());
+        text.push_str(&quantiles(&single));
+        let _ = writeln!(text, "\n{} where chance decides:\n", chance.len());
+        text.push_str(&quantiles(&chance));
+        let mut worst: Vec<Row> = single.into_iter().chain(chance).collect();
+        worst.sort_by(|a, b| b.goodput_error().abs().total_cmp(&a.goodput_error().abs()));
+        worst.truncate(WORST);
+        text.push_str("\nThe largest errors of goodput:\n\n");
+        text.push_str("| scenario | runs | goodput, kernel | sim | error | retransmissions, kernel | sim |\n|---|---|---|---|---|---|---|\n");
+        for row in worst {
+            let _ = writeln!(
+                text,
+                "| {} | {} | {:.2} Mb/s | {:.2} | {:+.1} % | {:.0} | {:.0} |",
+                row.case.title(),
+                row.lab_runs,
+                row.lab.goodput / 1e6,
+                row.sim.goodput / 1e6,
+                row.goodput_error() * 100.0,
+                row.lab.retransmitted,
+                row.sim.retransmitted
+            );
+        }
+        text.push('\n');
+    }
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    fs::write(docs.join("fidelity-kernels.md"), &text).expect("docs/fidelity-kernels.md can be written");
+    println!("{text}");
+}
+
+fn row(case: &Case, store: &Store, sim: &Side, reference: &Side) -> Option<Row> {
+    let of = |engine: &Side, runs| -> Option<Figures> {
         let runs: Option<Vec<RunSummary>> =
             jobs(case, runs).iter().map(|job| store.kept(engine, job)).collect();
         Some(mean(&runs?))
     };
-    let lab_runs = store.lab_runs(case)?;
-    Some(Row { case: case.clone(), lab_runs, lab: of("lab", lab_runs)?, sim: of("sim", REPEATS)? })
+    let lab_runs = store.lab_runs(sim, case)?;
+    Some(Row { case: case.clone(), lab_runs, lab: of(reference, lab_runs)?, sim: of(sim, REPEATS)? })
 }
 
 fn mean(runs: &[RunSummary]) -> Figures {
@@ -142,7 +188,8 @@ fn pictures(worst: &[Row], store: &Store, docs: &Path) -> String {
         let job = Job { case: row.case.clone(), run: 0 };
         let name = format!("fidelity-{place}.svg");
         let mut plot = Command::new(env!("CARGO_BIN_EXE_longfat"));
-        plot.arg("plot").args(["lab", "sim"].iter().filter_map(|engine| store.record(engine, &job)));
+        let sides = [Side::lab(), Side::sim()];
+        plot.arg("plot").args(sides.iter().filter_map(|side| store.record(side, &job)));
         plot.args(["--metric", "cwnd,rtt,goodput", "-o"]).arg(docs.join(&name));
         assert!(plot.status().is_ok_and(|status| status.success()), "{name} can be drawn");
         let _ = writeln!(

@@ -1,4 +1,5 @@
-//! Runs of the matrix, kept in a directory: the lab's once and for all, the simulator's anew each time.
+//! Runs of the matrix, kept in a directory: those of the lab and of guest kernels once and for all, the simulator's anew each
+//! time.
 //!
 //! Four labs run side by side, at real-time priority: a flow that waits for other programs sends in bursts (measured: a
 //! quarter of the goodput beside compilers). None of them polls, for that would starve the others: this program holds the
@@ -50,6 +51,41 @@ pub fn jobs(case: &Case, runs: u32) -> Vec<Job> {
     (0..runs).map(|run| Job { case: case.clone(), run }).collect()
 }
 
+/// What makes runs, and where they are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Side {
+    /// The directory of its runs.
+    pub directory: String,
+    /// The arguments of `longfat run`.
+    arguments: Vec<String>,
+}
+
+impl Side {
+    /// This machine's kernel in the lab.
+    pub fn lab() -> Self {
+        Side::new("lab", &["--engine", "lab"])
+    }
+
+    /// The simulator of this machine's kernel.
+    pub fn sim() -> Self {
+        Side::new("sim", &["--engine", "sim"])
+    }
+
+    /// The simulator of the kernel `release`.
+    pub fn sim_of(release: &str) -> Self {
+        Side::new(&format!("sim-{release}"), &["--engine", "sim", "--kernel", release])
+    }
+
+    /// The kernel `release` in a guest in virtual time.
+    pub fn guest(release: &str) -> Self {
+        Side::new(&format!("kernel-{release}"), &["--engine", &format!("kernel:{release}")])
+    }
+
+    fn new(directory: &str, arguments: &[&str]) -> Self {
+        Side { directory: directory.into(), arguments: arguments.iter().map(|word| (*word).into()).collect() }
+    }
+}
+
 /// Where runs are kept.
 pub struct Store {
     root: PathBuf,
@@ -59,9 +95,7 @@ pub struct Store {
 impl Store {
     /// In `root`. Its labs run a copy of the program, so that building it anew disturbs nothing.
     pub fn open(root: &Path) -> Self {
-        for engine in ["lab", "sim"] {
-            fs::create_dir_all(root.join(engine)).expect("the store can be made");
-        }
+        fs::create_dir_all(root).expect("the store can be made");
         Store { root: root.to_owned(), binary: PathBuf::from(env!("CARGO_BIN_EXE_longfat")) }
     }
 
@@ -71,14 +105,23 @@ impl Store {
         release.trim().to_string()
     }
 
-    /// The kept run of an engine.
-    pub fn kept(&self, engine: &str, job: &Job) -> Option<RunSummary> {
+    /// The releases of the kernels that guests can be booted with (`longfat kernel build`), oldest first.
+    pub fn guest_kernels(&self) -> Vec<String> {
+        let listed = Command::new(&self.binary).args(["--json", "kernel", "list"]).output();
+        let listed: serde_json::Value =
+            serde_json::from_slice(&listed.expect("longfat runs").stdout).expect("JSON");
+        let names = listed["kernels"].as_array().into_iter().flatten().map(|kernel| &kernel["name"]);
+        names.filter_map(|name| name.as_str().map(Into::into)).collect()
+    }
+
+    /// The kept run of a side.
+    pub fn kept(&self, engine: &Side, job: &Job) -> Option<RunSummary> {
         let text = fs::read_to_string(self.summary_path(engine, job)).ok()?;
         serde_json::from_str(&text).ok()
     }
 
     /// The directory of the kept run's record.
-    pub fn record(&self, engine: &str, job: &Job) -> Option<PathBuf> {
+    pub fn record(&self, engine: &Side, job: &Job) -> Option<PathBuf> {
         let id = self.kept(engine, job)?.id;
         let runs = self.runs_dir(engine, job);
         fs::read_dir(runs)
@@ -90,40 +133,47 @@ impl Store {
 
     /// Runs that the lab needs of a case: one where the simulator's goodput hardly depends on the seed (which decides only
     /// by how many microseconds hosts are late), else as many as the simulator makes. None before the simulator's are kept.
-    pub fn lab_runs(&self, case: &Case) -> Option<u32> {
+    pub fn lab_runs(&self, sim: &Side, case: &Case) -> Option<u32> {
         let kept: Option<Vec<RunSummary>> =
-            jobs(case, REPEATS).iter().map(|job| self.kept("sim", job)).collect();
+            jobs(case, REPEATS).iter().map(|job| self.kept(sim, job)).collect();
         let goodputs: Vec<f64> = kept?.iter().map(goodput_bps).collect();
         let (least, most) = goodputs.iter().fold((f64::MAX, 0.0f64), |(l, m), g| (l.min(*g), m.max(*g)));
         Some(if case.is_random || most > least * (1.0 + SPREAD) { REPEATS } else { 1 })
     }
 
-    fn summary_path(&self, engine: &str, job: &Job) -> PathBuf {
-        self.root.join(engine).join(format!("{}.json", job.name()))
+    fn summary_path(&self, engine: &Side, job: &Job) -> PathBuf {
+        self.root.join(&engine.directory).join(format!("{}.json", job.name()))
     }
 
-    fn runs_dir(&self, engine: &str, job: &Job) -> PathBuf {
-        self.root.join(engine).join(job.name())
+    fn runs_dir(&self, engine: &Side, job: &Job) -> PathBuf {
+        self.root.join(&engine.directory).join(job.name())
     }
 
-    fn run(&self, command: Command, engine: &str, job: &Job) -> RunSummary {
+    fn run(&self, command: Command, engine: &Side, job: &Job) -> RunSummary {
         let mut command = command;
-        let file = self.root.join(format!("{}.toml", job.name()));
+        fs::create_dir_all(self.root.join(&engine.directory)).expect("the store can be made");
+        let file = self.root.join(&engine.directory).join(format!("{}.toml", job.name()));
         fs::write(&file, job.case.toml(job.run)).expect("the scenario can be written");
         command.arg("--runs").arg(self.runs_dir(engine, job)).arg("run").arg(&file);
-        let output = command.args(["--engine", engine, "--json"]).output().expect("longfat runs");
+        let output = command.args(&engine.arguments).arg("--json").output().expect("longfat runs");
         let summary: Summary = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|e| panic!("{}: {e}: {}", job.name(), String::from_utf8_lossy(&output.stderr)));
         summary.runs.into_iter().next().expect("a run")
     }
 
-    fn keep(&self, engine: &str, job: &Job, run: &RunSummary) {
+    fn keep(&self, engine: &Side, job: &Job, run: &RunSummary) {
         let text = serde_json::to_string_pretty(run).expect("JSON");
         fs::write(self.summary_path(engine, job), text).expect("the summary can be written");
     }
 
-    /// Runs in the simulator what `jobs` say, on all processors.
-    pub fn simulate(&self, jobs: &[Job]) {
+    /// Runs in a guest what of `jobs` is not kept yet, on all processors.
+    pub fn run_guests(&self, guest: &Side, jobs: &[Job]) {
+        let left: Vec<Job> = jobs.iter().filter(|job| self.kept(guest, job).is_none()).cloned().collect();
+        self.simulate(guest, &left);
+    }
+
+    /// Runs in virtual time what `jobs` say, on all processors.
+    pub fn simulate(&self, side: &Side, jobs: &[Job]) {
         let next = Mutex::new(jobs.iter());
         let take = || next.lock().expect("no worker panicked").next();
         let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -131,9 +181,9 @@ impl Store {
             for _ in 0..workers {
                 scope.spawn(|| {
                     while let Some(job) = take() {
-                        let _ = fs::remove_dir_all(self.runs_dir("sim", job));
-                        let run = self.run(Command::new(&self.binary), "sim", job);
-                        self.keep("sim", job, &run);
+                        let _ = fs::remove_dir_all(self.runs_dir(side, job));
+                        let run = self.run(Command::new(&self.binary), side, job);
+                        self.keep(side, job, &run);
                     }
                 });
             }
@@ -142,7 +192,8 @@ impl Store {
 
     /// Runs in the lab what of `jobs` is not kept yet.
     pub fn emulate(&self, jobs: &[Job]) {
-        let left: Vec<Job> = jobs.iter().filter(|job| self.kept("lab", job).is_none()).cloned().collect();
+        let left: Vec<Job> =
+            jobs.iter().filter(|job| self.kept(&Side::lab(), job).is_none()).cloned().collect();
         if left.is_empty() {
             return;
         }
@@ -167,11 +218,11 @@ impl Store {
 
     fn emulate_one(&self, program: &Path, job: &Job) {
         for attempt in 1..=TRIES {
-            let run = self.run(at_real_time(program), "lab", job);
+            let run = self.run(at_real_time(program), &Side::lab(), job);
             let quality = &run.quality;
             println!("{} attempt {attempt}: ok {} {:?}", job.name(), quality.ok, quality.notes);
             if quality.ok {
-                return self.keep("lab", job, &run);
+                return self.keep(&Side::lab(), job, &run);
             }
         }
         println!("{}: never to be trusted; it is run again the next time", job.name());

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use scenario::{Kind, Published, Scenario};
-use units::Time;
+use units::{KernelVersion, Time};
 
 use crate::{
     engine::Engine,
@@ -91,11 +91,12 @@ impl<'a> Plan<'a> {
         named: &'a [String],
     ) -> anyhow::Result<()> {
         let Engine::Kernel(request) = engine else { return Ok(()) };
-        kernel_engine::find(request.as_deref())?;
+        let guest = kernel_engine::find(request.as_deref())?.version;
         // As the lab's: what a guest kernel cannot run is known before.
         let all = jobs(asked, &Wanted { engines: &[Engine::Lab], variants: named, ..Wanted::default() })?;
         for job in all {
-            let why = not_for_the_lab(&job.scenario)
+            let why = other_kernel(&job.scenario, guest)
+                .or_else(|| simulated_flow(&job.scenario))
                 .or_else(|| kernel_engine::check(&job.scenario).err().map(|error| error.to_string()));
             match why {
                 Some(why) => self.left_out.push(format!("{}: {why}", name(&job))),
@@ -112,7 +113,7 @@ impl<'a> Plan<'a> {
         for job in jobs {
             let needs_s = job.scenario.duration.as_secs_f64() + LAB_OVERHEAD_S;
             let name = name(&job);
-            if let Some(why) = not_for_the_lab(&job.scenario) {
+            if let Some(why) = simulated_kernel(&job.scenario).or_else(|| simulated_flow(&job.scenario)) {
                 self.left_out.push(format!("{name}: {why}"));
             } else if needs_s > left_s {
                 self.left_out.push(format!("{name}: takes {needs_s:.0} s"));
@@ -131,12 +132,22 @@ fn name(job: &Job<'_>) -> String {
     }
 }
 
-/// What only the simulator has.
-fn not_for_the_lab(scenario: &Scenario) -> Option<String> {
-    let kernel = scenario.hosts.iter().find_map(|host| host.kernel);
-    if let Some((major, minor)) = kernel {
-        return Some(format!("Linux {major}.{minor} is simulated, the lab has this machine's"));
-    }
+/// The kernel of a host that the lab has not.
+fn simulated_kernel(scenario: &Scenario) -> Option<String> {
+    let (major, minor) = scenario.hosts.iter().find_map(|host| host.kernel)?;
+    Some(format!("Linux {major}.{minor} is simulated, the lab has this machine's"))
+}
+
+/// The kernel of a host that is another than the guest's.
+fn other_kernel(scenario: &Scenario, guest: KernelVersion) -> Option<String> {
+    let is_other =
+        |(major, minor): &(u8, u8)| (u32::from(*major), u32::from(*minor)) != (guest.major, guest.minor);
+    let (major, minor) = scenario.hosts.iter().filter_map(|host| host.kernel).find(is_other)?;
+    Some(format!("Linux {major}.{minor} is simulated, the guest has {guest}"))
+}
+
+/// Flows that only the simulator has.
+fn simulated_flow(scenario: &Scenario) -> Option<String> {
     let other = scenario.flows.iter().find(|f| !matches!(f.kind, Kind::Tcp(_) | Kind::Ping(_)));
     other.map(|flow| format!("{} flows are simulated", flow.kind.name()))
 }

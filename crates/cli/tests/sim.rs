@@ -87,7 +87,7 @@ fn an_unknown_congestion_control_or_engine_is_bad_input() {
     );
     let ran = place.run(&["run", "s.toml", "--engine", "ns3"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.stderr.contains("model, sim and lab, or all"), "{ran:?}");
+    assert!(ran.stderr.contains("model, sim, lab, kernel"), "{ran:?}");
 }
 
 #[test]

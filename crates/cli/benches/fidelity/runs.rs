@@ -6,7 +6,7 @@
 //! right to do so. The machine should have nothing else to do all the same.
 
 use std::{
-    fs,
+    env, fs,
     os::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener},
@@ -93,10 +93,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// In `root`. Its labs run a copy of the program, so that building it anew disturbs nothing.
+    /// In `root`. The program is the one that this bench was built with, or that the environment's LONGFAT names. Its labs run a copy of the program, so that building it anew disturbs nothing.
     pub fn open(root: &Path) -> Self {
         fs::create_dir_all(root).expect("the store can be made");
-        Store { root: root.to_owned(), binary: PathBuf::from(env!("CARGO_BIN_EXE_longfat")) }
+        let own = || PathBuf::from(env!("CARGO_BIN_EXE_longfat"));
+        Store { root: root.to_owned(), binary: env::var_os("LONGFAT").map_or_else(own, PathBuf::from) }
     }
 
     /// The kernel of this machine.

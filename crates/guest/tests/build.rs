@@ -13,6 +13,12 @@ use guest::{Cache, Error, Origin, Outcome, Progress, Request, Source, Stage, bui
 /// The options that the crate's kernels have.
 const OPTIONS: &str = include_str!("../kernel.config");
 
+/// Files that a build changes, and what is in one.
+const CLOCK: &str = "arch/um/kernel/time.c";
+const CLOCK_UNIT: &str = "arch/um/include/linux/time-internal.h";
+const CLOCK_SOURCE: &str =
+    "static u64 timer_read(struct clocksource *cs)\n{\n\ttime_travel_update_time_rel(TIMER_MULTIPLIER);\n}\n";
+
 /// Answers as a kernel does.
 const KERNEL_C: &str = r#"#include <string.h>
 #include <stdio.h>
@@ -42,7 +48,7 @@ impl Place {
     fn new(makefile: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let tree = dir.path().join("net-next");
-        for directory in ["arch/um/os-Linux", ".git"] {
+        for directory in ["arch/um/kernel", "arch/um/include/linux", ".git"] {
             fs::create_dir_all(tree.join(directory)).unwrap();
         }
         fs::write(tree.join("Makefile"), makefile).unwrap();
@@ -50,7 +56,8 @@ impl Place {
         fs::write(tree.join("stale.o"), "").unwrap();
         fs::write(tree.join("kernel.c"), KERNEL_C).unwrap();
         fs::write(tree.join("arch/um/Kconfig"), "config HZ\n\tint\n\tdefault 100\n").unwrap();
-        fs::write(tree.join("arch/um/os-Linux/util.c"), "\treturn getrandom(buf, len, flags);\n").unwrap();
+        fs::write(tree.join(CLOCK), CLOCK_SOURCE).unwrap();
+        fs::write(tree.join(CLOCK_UNIT), "#define TIMER_MULTIPLIER 256\n").unwrap();
         let cache = Cache::at(dir.path().join("kernels"));
         Place { dir, cache }
     }
@@ -175,21 +182,23 @@ fn a_tree_is_built_in_a_copy() {
     assert_eq!(place.left(), ["net-next"]);
     let read = |name: &str| fs::read_to_string(place.tree().join(name)).unwrap();
     assert!(read("arch/um/Kconfig").contains("100") && !place.tree().join(".config").exists(), "not touched");
-    assert!(!read("arch/um/os-Linux/util.c").contains("SEED") && place.tree().join("stale.o").exists());
+    assert!(read(CLOCK) == CLOCK_SOURCE && place.tree().join("stale.o").exists());
     assert!(matches!(place.build(Source::Tree(place.tree()), false).unwrap(), Outcome::Exists(_)));
 }
 
 #[test]
 fn the_changes_are_in_the_copy() {
     let makefile =
-        MAKEFILE.replace("linux: ; @", "linux: ; @cat arch/um/Kconfig arch/um/os-Linux/util.c && ");
+        MAKEFILE.replace("linux: ; @", &format!("linux: ; @cat arch/um/Kconfig {CLOCK} {CLOCK_UNIT} && "));
     let place = Place::new(&makefile);
     let result = place.build(Source::Tree(place.tree()), false);
     if !can_build(&result) {
         return;
     }
     let log = fs::read_to_string(result.unwrap().image().path.with_file_name("build.log")).unwrap();
-    assert!(log.contains("default 250") && log.contains("getenv(\"LONGFAT_KERNEL_SEED\")"), "{log}");
+    for change in ["default 250", "time_travel_clock_was_read();", "TIMER_MULTIPLIER 1"] {
+        assert!(log.contains(change), "{change}: {log}");
+    }
 }
 
 #[test]

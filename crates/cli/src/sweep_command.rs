@@ -49,7 +49,8 @@ pub struct SweepArgs {
     /// With --fit: how many runs to spend
     #[arg(long, value_name = "N", default_value = "60", requires = "fit")]
     pub most_runs: NonZeroUsize,
-    /// Engines, separated by commas: model, sim, lab, or all
+    /// Engines, separated by commas: model, sim, lab, or all for these three; and kernel, or kernel:VERSION, a guest kernel
+    /// in virtual time
     #[arg(long, value_delimiter = ',', default_value = "sim", value_name = "ENGINES")]
     pub engine: Vec<Engines>,
     /// Only these variants (may be given several times, or separated by commas)

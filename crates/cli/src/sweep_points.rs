@@ -73,7 +73,7 @@ fn point(
     let figures: Vec<f64> = repeats.iter().filter_map(|one| figure(&one.run)).collect();
     let mean = mean(&figures);
     SweepPoint {
-        engine: job.engine.name().into(),
+        engine: view::engine(&repeats[0].run),
         variant: job.variant.map(Into::into),
         values: fields.iter().map(value).collect(),
         runs: repeats.iter().map(|one| one.run.id.clone()).collect(),

@@ -51,7 +51,7 @@ pub struct SweptValue {
 /// The runs of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepPoint {
-    /// `lab`, `sim` or `model`.
+    /// `lab`, `sim`, `model`, or a guest kernel as in `kernel 6.1.192`.
     pub engine: String,
     /// The variant's name; `null` where the scenario has none.
     pub variant: Option<String>,

@@ -7,7 +7,7 @@ use scenario::Amount;
 use schema::{PublishedResult, RunSummary, SweepKnee, SweptField, SweptValue};
 
 use super::documents::{MetricPoint, PublishedRow, SweepDocument, SweepMetric};
-use crate::{KneePoint, sweep::tell_knee};
+use crate::{KneePoint, label, sweep::tell_knee};
 
 /// What a flow's summary has of a metric.
 type FlowFigure = fn(&schema::FlowSummary) -> Option<f64>;
@@ -86,15 +86,16 @@ fn points(
             SweptValue { number: Amount::parse(&text).map(|amount| amount.value), text }
         };
         let values: Vec<SweptValue> = fields.iter().map(value).collect();
+        let engine = label::engine(run);
         let same =
-            |p: &&mut MetricPoint| (&p.engine, &p.variant, &p.values) == (&run.engine, &run.variant, &values);
+            |p: &&mut MetricPoint| (&p.engine, &p.variant, &p.values) == (&engine, &run.variant, &values);
         match points.iter_mut().find(same) {
             Some(point) => {
                 point.runs.push(key.clone());
                 point.figures.push(found);
             }
             None => points.push(MetricPoint {
-                engine: run.engine.clone(),
+                engine,
                 variant: run.variant.clone(),
                 values,
                 runs: vec![key.clone()],

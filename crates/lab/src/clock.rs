@@ -120,6 +120,11 @@ impl Clock {
         }
     }
 
+    /// How its time passes.
+    pub(crate) fn mode(&self) -> TimeMode {
+        self.time.mode
+    }
+
     /// What it tells others.
     pub(crate) fn time(&self) -> RunTime {
         self.time.clone()

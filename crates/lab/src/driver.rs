@@ -1,4 +1,7 @@
-//! The emulator's one thread: carries frames between the hosts' ports through [`net`], in real time.
+//! The emulator's one thread: carries frames between the hosts' ports through [`net`].
+//!
+//! In virtual time ([`TimeMode::Virtual`]) it sleeps until the network's next event or a frame, and everything happens at its
+//! nominal time. The rest is for real time.
 //!
 //! It sleeps until just before the next departure and then polls, at real-time priority where that is
 //! allowed. Events run at their nominal time however late the thread is, so lateness never adds up;
@@ -180,7 +183,7 @@ impl Driver<'_> {
         };
         hands.clock.start();
         shared.running.set();
-        let mode = hands.clock.time().mode();
+        let mode = hands.clock.mode();
         std::thread::sleep(hands.clock.time().until(Time(0)));
         let mut budget = Budget::new(hands.now(), sys::thread_time(), self.may_spin, not_real_time.is_none());
         let mut gates = Gates::new(self.ports);
@@ -279,7 +282,7 @@ fn read_ports(
 ) -> io::Result<bool> {
     let ports = hands.ports;
     // In virtual time the next poll says whether there is more; a read that finds nothing would be one system call too many.
-    let batch = if hands.clock.time().mode() == TimeMode::Virtual { 1 } else { BATCH };
+    let batch = if hands.clock.mode() == TimeMode::Virtual { 1 } else { BATCH };
     let mut any = false;
     for (host, port) in ports.iter().enumerate() {
         if !poll.ready(host) {

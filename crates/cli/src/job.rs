@@ -302,7 +302,9 @@ pub fn simulated_kernel(job: &Job<'_>) -> Option<String> {
 
 /// The record's name.
 fn id(job: &Job<'_>, begun: &RunSummary) -> String {
-    let mut id = record::new_id(&compact(&begun.started), job.engine.name(), job.variant, job.repeat);
+    // Two guest kernels may begin in one second.
+    let engine = view::engine(begun).replace(' ', "-");
+    let mut id = record::new_id(&compact(&begun.started), &engine, job.variant, job.repeat);
     if let Some(point) = &job.point {
         id.push_str(&format!("-p{}", point.number));
     }

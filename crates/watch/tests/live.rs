@@ -24,15 +24,19 @@ fn carry(sender: &mut TcpStream, receiver: &mut TcpStream) {
     receiver.read_exact(&mut [0; 100_000]).unwrap();
 }
 
-fn watcher(port: u16, tracing: Tracing) -> Result<Watcher, Error> {
-    let filter = Filter::parse(&format!("local port {port}")).unwrap();
-    Watcher::new(vec![Place::here().unwrap()], filter, tracing)
+fn watcher(filter: &str, tracing: Tracing) -> Result<Watcher, Error> {
+    Watcher::new(vec![Place::here().unwrap()], Filter::parse(filter).unwrap(), tracing)
+}
+
+/// This sender's connection alone: connections to different peers may share a local port.
+fn connection_of(sender: &TcpStream) -> String {
+    let (local, peer) = (sender.local_addr().unwrap().port(), sender.peer_addr().unwrap().port());
+    format!("local port {local} and peer port {peer}")
 }
 
 fn follow(tracing: Tracing) {
     let (mut sender, mut receiver) = connection();
-    let port = sender.local_addr().unwrap().port();
-    let mut watcher = match watcher(port, tracing) {
+    let mut watcher = match watcher(&connection_of(&sender), tracing) {
         Ok(watcher) => watcher,
         Err(Error::Missing(why)) => return testing::skip(testing::Missing::Feature, why),
         Err(error) => panic!("{error}"),
@@ -108,7 +112,7 @@ fn a_connection_is_followed_by_its_acks() {
 fn a_connection_is_traced_from_its_first_segment() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let mut watcher = match watcher(port, Tracing::Events) {
+    let mut watcher = match watcher(&format!("local port {port}"), Tracing::Events) {
         Ok(watcher) => watcher,
         Err(Error::Missing(why)) => return testing::skip(testing::Missing::Feature, why),
         Err(error) => panic!("{error}"),

@@ -199,8 +199,8 @@ fn jobs<'a>(
             let scenario = open::resolve(asked.file, asked.path, variant, &sets)?;
             congestion::check(asked.file, asked.path, variant, &sets, &scenario)?;
             let repeats = args.repeat.unwrap_or(scenario.repeat);
-            let job =
-                Job { asked, engine: engine.clone(), variant, point: None, repeat: 1, repeats, scenario };
+            let engine = engine.clone();
+            let job = Job { asked, engine, guest: None, variant, point: None, repeat: 1, repeats, scenario };
             jobs.extend(repeated(&job));
         }
     }

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use guest::Image;
+use lab::Progress;
 use record::Writer;
 use scenario::{Published, Scenario, ScenarioFile};
 use schema::{
@@ -22,7 +24,7 @@ use crate::{
     kernel_engine,
     lab_engine::{self, LabSetup, Rows},
     model_engine,
-    progress::Board,
+    progress::{Board, Teller},
     published,
     reliability::{self, Unreliable},
     repeat::{MAX_TRIES, RepeatTime, Try, until_undisturbed},
@@ -48,6 +50,8 @@ pub struct Asked<'a> {
 pub struct Job<'a> {
     pub asked: &'a Asked<'a>,
     pub engine: Engine,
+    /// The kernel of a guest, for that engine alone.
+    pub guest: Option<Image>,
     pub variant: Option<&'a str>,
     /// The point of a sweep, where this is one.
     pub point: Option<Point>,
@@ -230,7 +234,7 @@ fn run(
 ) -> anyhow::Result<Rows> {
     let asked = job.asked;
     let teller = || means.board.teller(&title(job), job.scenario.duration);
-    match &job.engine {
+    match job.engine {
         Engine::Model => Ok(model_engine::run(&job.scenario, begun, &asked.host).into()),
         Engine::Sim => {
             let setup =
@@ -242,23 +246,26 @@ fn run(
                 anyhow::bail!("a lab needs its right to make namespaces, and a record");
             };
             let registered = congestion::register(&job.scenario, asked.path)?;
-            let mut teller = teller();
-            let mut report = |progress: &lab::Progress| teller.tell(progress);
-            let ran =
-                lab_engine::run(&job.scenario, &registered, begun, setup, &mut report, writer, means.stop);
-            teller.finish();
-            ran
+            showing_progress(teller(), |report| {
+                lab_engine::run(&job.scenario, &registered, begun, setup, report, writer, means.stop)
+            })
         }
-        Engine::Kernel(request) => {
-            let Some(writer) = writer else { anyhow::bail!("a guest kernel needs a record") };
-            let kernel = kernel_engine::find(request.as_deref())?;
-            let mut teller = teller();
-            let mut report = |progress: &lab::Progress| teller.tell(progress);
-            let ran = kernel_engine::run(&job.scenario, begun, &kernel, &mut report, writer, means.stop);
-            teller.finish();
-            ran
+        Engine::Kernel(_) => {
+            let (Some(kernel), Some(writer)) = (&job.guest, writer) else {
+                anyhow::bail!("a guest needs its kernel, and a record");
+            };
+            showing_progress(teller(), |report| {
+                kernel_engine::run(&job.scenario, begun, kernel, report, writer, means.stop)
+            })
         }
     }
+}
+
+/// Shows the progress that a run reports, until it ends.
+fn showing_progress<T>(mut display: Teller, run: impl FnOnce(&mut dyn FnMut(&Progress)) -> T) -> T {
+    let ran = run(&mut |progress| display.tell(progress));
+    display.finish();
+    ran
 }
 
 /// A run's summary before anything has happened.
@@ -283,13 +290,11 @@ fn begin(job: &Job<'_>) -> RunSummary {
     }
 }
 
-/// The kernel of the sending hosts, where it is simulated and not the machine's.
+/// The kernel of the sending hosts, where it is simulated or a guest's and not the machine's.
 pub fn simulated_kernel(job: &Job<'_>) -> Option<String> {
     match &job.engine {
         Engine::Lab => return None,
-        Engine::Kernel(request) => {
-            return kernel_engine::find(request.as_deref()).ok().map(|image| image.release);
-        }
+        Engine::Kernel(_) => return job.guest.as_ref().map(|image| image.release.clone()),
         Engine::Model | Engine::Sim => {}
     }
     let scenario = &job.scenario;

@@ -1,5 +1,6 @@
 //! All runs that a command asks for: variants, points of sweeps, engines and repeats of a scenario file.
 
+use guest::Image;
 use scenario::{MAX_POINTS, Scenario};
 
 use crate::{
@@ -27,6 +28,8 @@ pub struct Wanted<'a> {
 /// The runs, in the order in which they are told.
 pub fn jobs<'a>(asked: &'a Asked<'a>, wanted: &Wanted<'a>) -> anyhow::Result<Vec<Job<'a>>> {
     let points = points(asked, wanted)?;
+    let engines: Vec<(&Engine, Option<Image>)> =
+        wanted.engines.iter().map(|engine| Ok((engine, guest_of(engine)?))).collect::<anyhow::Result<_>>()?;
     let mut jobs = Vec::new();
     for variant in variants(asked, wanted.variants) {
         for (index, fields) in points.iter().enumerate() {
@@ -40,14 +43,14 @@ pub fn jobs<'a>(asked: &'a Asked<'a>, wanted: &Wanted<'a>) -> anyhow::Result<Vec
                 // The record of one repeat of a point is the same however many there are.
                 scenario.repeat = 1;
             }
-            for engine in wanted.engines {
-                if let Engine::Kernel(request) = engine {
+            for (engine, guest) in &engines {
+                if guest.is_some() {
                     kernel_engine::check(&scenario)?;
-                    kernel_engine::find(request.as_deref())?;
                 }
                 jobs.extend(repeated(&Job {
                     asked,
-                    engine: engine.clone(),
+                    engine: (*engine).clone(),
+                    guest: guest.clone(),
                     variant,
                     point: point.clone(),
                     repeat: 1,
@@ -58,6 +61,14 @@ pub fn jobs<'a>(asked: &'a Asked<'a>, wanted: &Wanted<'a>) -> anyhow::Result<Vec
         }
     }
     Ok(jobs)
+}
+
+/// The kernel that an engine boots, if it does.
+fn guest_of(engine: &Engine) -> anyhow::Result<Option<Image>> {
+    match engine {
+        Engine::Kernel(request) => kernel_engine::find(request.as_deref()).map(Some),
+        Engine::Model | Engine::Sim | Engine::Lab => Ok(None),
+    }
 }
 
 /// A run and its repeats, each with its seed. A closed form gives the same each time.

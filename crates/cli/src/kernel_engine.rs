@@ -116,13 +116,15 @@ impl ProgressReport {
     }
 }
 
-/// The kernel of this version or name; without a request the newest.
+/// The kernel of this version or name, without a request the newest; its checksum is right.
 ///
 /// # Errors
-/// Exit code 4 where the user has none: the message says which command makes one.
+/// Exit code 4 where the user has none: the message says which command makes one. Where the file is damaged.
 pub fn find(request: Option<&str>) -> anyhow::Result<Image> {
     let image = Cache::of_this_user().and_then(|cache| cache.find(request));
-    image.map_err(|error| Exit::Missing(error.to_string()).into())
+    let image = image.map_err(|error| Exit::Missing(error.to_string()))?;
+    image.verify().map_err(kernel_command::failure)?;
+    Ok(image)
 }
 
 /// Finds out before any run what a guest kernel cannot run.
@@ -133,9 +135,8 @@ pub fn find(request: Option<&str>) -> anyhow::Result<Image> {
 pub fn check(scenario: &Scenario) -> anyhow::Result<()> {
     lab::check_flows(scenario).map_err(crate::lab_engine::failure)?;
     for flow in &scenario.flows {
-        if let Kind::Tcp(tcp) = &flow.kind
-            && let Some(cc @ (Cc::Own { .. } | Cc::File { .. })) = &tcp.cc
-        {
+        let Kind::Tcp(tcp) = &flow.kind else { continue };
+        if let Some(cc @ (Cc::Own { .. } | Cc::File { .. })) = &tcp.cc {
             return Err(Exit::Missing(format!(
                 "flow {}: a guest kernel cannot load the congestion control {:?} from a C file (User-Mode Linux has no \
                  struct_ops); use --engine sim, or a name of the kernel's own such as cubic, bbr or highspeed",
@@ -144,9 +145,7 @@ pub fn check(scenario: &Scenario) -> anyhow::Result<()> {
             ))
             .into());
         }
-        if matches!(flow.kind, Kind::Tcp(_))
-            && FlowPath::of(scenario, flow).is_some_and(|path| is_instant(&path))
-        {
+        if FlowPath::of(scenario, flow).is_some_and(|path| is_instant(&path)) {
             return Err(Exit::BadInput(format!(
                 "flow {}: no link on its path has a rate or a delay, so all of its data would be sent in no time and the guest's \
                  clock would never move; give a link a rate",
@@ -186,7 +185,7 @@ pub fn run(
 ) -> anyhow::Result<Rows> {
     let began = Instant::now();
     let shared = Shared::create(writer.path(), scenario, &summary)?;
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
     let guest = Guest {
         kernel: &kernel.path,
         memory: memory(scenario),
@@ -194,7 +193,6 @@ pub fn run(
         init: &program,
         arguments: &["guest".into(), "init".into(), scenario.seed.to_string().into()],
     };
-    kernel.verify().map_err(kernel_command::failure)?;
     let mut running = guest.boot().map_err(kernel_command::failure)?;
     let console = follow(&mut running, report, &shared, stop)?;
     drop(running);
@@ -222,12 +220,12 @@ fn follow(
                 console.push_back(line);
             }
         }
-        let progress = shared.progress();
+        let (used, progress) = (running.processor_time(), shared.progress());
         if let Some(progress) = progress.filter(|progress| progress.elapsed > watchdog.elapsed) {
-            watchdog.advanced(progress.elapsed, running.processor_time());
+            watchdog.advanced(progress.elapsed, used);
             report(&progress);
         }
-        watchdog.check(running.processor_time())?;
+        watchdog.check(used)?;
         if stop.load(Ordering::Relaxed) {
             let since = *stop_requested.get_or_insert_with(|| {
                 // Without the file the guest is killed a little later.
@@ -319,13 +317,17 @@ impl Shared {
         let failure: Option<Failure> =
             fs::read(self.0.join(FAILURE)).ok().and_then(|json| serde_json::from_slice(&json).ok());
         let failure = failure.map(Failure::into_error);
-        let found = record::list(&self.0.join(RUNS))?.into_iter().next();
-        let Some(entry) = found.filter(|entry| !entry.path.to_string_lossy().ends_with(".partial")) else {
+        let finished = record::list(&self.0.join(RUNS))?.into_iter().find_map(|entry| {
+            // A record that was begun only. One of a run that was stopped early is finished, too.
+            let is_finished = entry.path.extension().is_none_or(|extension| extension != "partial");
+            is_finished.then_some(entry.run)
+        });
+        let Some(run) = finished else {
             let output = fs::read_to_string(self.0.join(OUTPUT)).unwrap_or_default();
             return Err(failure.unwrap_or_else(|| unexplained(console, &output)));
         };
-        let run = record::Run::open(&entry.path)?;
-        for capture in fs::read_dir(&entry.path)?.flatten() {
+        let run = run?;
+        for capture in fs::read_dir(&run.path)?.flatten() {
             if capture.path().extension().is_some_and(|e| e == "pcapng") {
                 fs::rename(capture.path(), record.join(capture.file_name()))?;
             }

@@ -115,7 +115,7 @@ impl Running {
         }
     }
 
-    /// Processor time that its kernel has used, its programs included.
+    /// Processor time that its kernel has used. The code of its programs runs in processes of their own.
     pub fn processor_time(&self) -> Duration {
         sys::processor_time(self.child.id())
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use guest::Image;
 use scenario::{Kind, Published, Scenario};
 use units::{KernelVersion, Time};
 
@@ -39,6 +40,12 @@ impl<'a> Plan<'a> {
     ) -> anyhow::Result<Self> {
         let mut plan = Plan { jobs: Vec::new(), left_out: Vec::new() };
         let mut in_lab: Vec<Job<'a>> = Vec::new();
+        let mut guests: Vec<(&Engine, Image)> = Vec::new();
+        for engine in engines {
+            if let Engine::Kernel(request) = engine {
+                guests.push((engine, kernel_engine::find(request.as_deref())?));
+            }
+        }
         for (one, names) in asked.iter().zip(variants) {
             for named in each(names) {
                 let figures: Vec<&Published> = one
@@ -54,9 +61,8 @@ impl<'a> Plan<'a> {
                         &Wanted { engines: &[Engine::Model], variants: named, ..Wanted::default() },
                     )?);
                 }
-                for guest in engines.iter().filter(|engine| matches!(engine, Engine::Kernel(_)) && to_be_run)
-                {
-                    plan.add_guests(one, guest, named)?;
+                for (engine, guest) in guests.iter().filter(|_| to_be_run) {
+                    plan.add_guests(one, engine, guest, named)?;
                 }
                 if engines.contains(&Engine::Sim) && to_be_run {
                     plan.jobs.extend(jobs(
@@ -88,19 +94,18 @@ impl<'a> Plan<'a> {
         &mut self,
         asked: &'a Asked<'a>,
         engine: &Engine,
+        guest: &Image,
         named: &'a [String],
     ) -> anyhow::Result<()> {
-        let Engine::Kernel(request) = engine else { return Ok(()) };
-        let guest = kernel_engine::find(request.as_deref())?.version;
         // As the lab's: what a guest kernel cannot run is known before.
         let all = jobs(asked, &Wanted { engines: &[Engine::Lab], variants: named, ..Wanted::default() })?;
         for job in all {
-            let why = other_kernel(&job.scenario, guest)
+            let why = other_kernel(&job.scenario, guest.version)
                 .or_else(|| simulated_flow(&job.scenario))
                 .or_else(|| kernel_engine::check(&job.scenario).err().map(|error| error.to_string()));
             match why {
                 Some(why) => self.left_out.push(format!("{}: {why}", name(&job))),
-                None => self.jobs.push(Job { engine: engine.clone(), ..job }),
+                None => self.jobs.push(Job { engine: engine.clone(), guest: Some(guest.clone()), ..job }),
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, thread};
 
 use clap::{Args, Subcommand};
-use guest::{Cache, Error, Image, Origin, Outcome, Request, Source};
+use guest::{Cache, Error, Image, Outcome, Request, Source};
 use serde_json::{Value, json};
 use units::Bytes;
 
@@ -91,11 +91,14 @@ fn build(cache: &Cache, args: &BuildArgs, json: bool) -> anyhow::Result<()> {
     if !image.lacks.is_empty() {
         output::note(&format!("options that {} does not take: {}", image.release, image.lacks.join(", ")));
     }
-    let size = Bytes(image.size_bytes / 100_000 * 100_000);
     output::text(&match made {
-        Outcome::Built(_) => {
-            format!("built {} from {}: {} ({size})", image.name, image.origin.text(), image.path.display())
-        }
+        Outcome::Built(_) => format!(
+            "built {} from {}: {} ({})",
+            image.name,
+            image.origin.text(),
+            image.path.display(),
+            size(image)
+        ),
         Outcome::Exists(_) => format!(
             "{} is there already, built {} from {}: {}; --force builds it anew",
             image.name,
@@ -137,20 +140,12 @@ fn list(cache: &Cache, json: bool) -> anyhow::Result<()> {
 }
 
 fn table(images: &[Image]) -> String {
-    let mut rows = vec![["NAME", "VERSION", "SIZE", "BUILT", "FROM"].map(String::from)];
+    let mut rows = vec![["NAME", "VERSION", "SIZE", "BUILT", "FROM"].map(String::from).to_vec()];
     rows.extend(images.iter().map(|image| {
-        let state = if image.verify().is_ok() { String::new() } else { " (DAMAGED)".into() };
-        let size = Bytes(image.size_bytes / 100_000 * 100_000).to_string();
-        [image.name.clone(), image.release.clone(), size, time(image), image.origin.text() + &state]
+        let state = if image.verify().is_ok() { "" } else { " (DAMAGED)" };
+        vec![image.name.clone(), image.release.clone(), size(image), time(image), image.origin.text() + state]
     }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths = [0, 1, 2, 3].map(width);
-    let line = |row: &[String; 5]| {
-        let cells: String =
-            row[..4].iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}  ")).collect();
-        cells + &row[4]
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    view::table::table(&rows, &[false; 5])
 }
 
 fn remove(cache: &Cache, args: &RemoveArgs, json: bool) -> anyhow::Result<()> {
@@ -170,27 +165,23 @@ fn remove(cache: &Cache, args: &RemoveArgs, json: bool) -> anyhow::Result<()> {
 
 /// All that is known about a kernel.
 fn document(image: &Image) -> Value {
-    let origin = match &image.origin {
-        Origin::Package { package, version, suite } => {
-            json!({ "kind": "package", "package": package, "version": version, "suite": suite })
-        }
-        Origin::Tree { directory, commit } => {
-            json!({ "kind": "tree", "directory": directory.display().to_string(), "commit": commit })
-        }
-        Origin::File { file } => json!({ "kind": "file", "file": file.display().to_string() }),
-    };
     json!({
         "name": image.name,
         "release": image.release,
         "version": image.version.to_string(),
         "path": image.path.display().to_string(),
-        "from": origin,
+        "from": image.origin,
         "size_bytes": image.size_bytes,
         "sha256": image.sha256,
         "intact": image.verify().is_ok(),
         "built": jiff::Timestamp::from_second(i64::try_from(image.built_unix_s).unwrap_or(0)).ok().map(|t| t.to_string()),
         "lacks": image.lacks,
     })
+}
+
+/// Its size in MB with one decimal.
+fn size(image: &Image) -> String {
+    Bytes(image.size_bytes / 100_000 * 100_000).to_string()
 }
 
 /// When it was built, by the machine's clock.

@@ -6,10 +6,10 @@ use std::{
 };
 
 use guest::{Progress, Stage};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use units::group_digits;
 
-use crate::output;
+use crate::{output, progress::set_style};
 
 /// How often a line is written where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(60);
@@ -34,10 +34,7 @@ impl ProgressLine {
         let text = text(progress);
         if let Some(bar) = &self.bar {
             if is_new {
-                // The templates are constant and valid.
-                if let Ok(style) = ProgressStyle::with_template(template(progress)) {
-                    bar.set_style(style);
-                }
+                set_style(bar, template(progress));
                 bar.set_position(0);
             }
             bar.set_length(progress.total);

@@ -101,7 +101,8 @@ impl Drop for Board {
     }
 }
 
-fn set_style(bar: &ProgressBar, template: &str) {
+/// How a bar looks from now on.
+pub fn set_style(bar: &ProgressBar, template: &str) {
     // The templates are constant and valid.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

@@ -2,7 +2,7 @@
 
 use scenario::{Figure, LinkMetric, Metric, Published, RunMetric, Sense};
 use schema::{FlowSummary, KernelFigure, PublishedResult, PublishedVerdict, RunSummary};
-use units::KernelVersion;
+use units::sorted_releases;
 
 use crate::reliability::{self, Unreliable};
 
@@ -125,11 +125,8 @@ impl Candidate<'_> {
 
 /// The versions of all guest kernels among the runs, oldest first.
 fn guest_kernels(runs: &[RunSummary]) -> Vec<&str> {
-    let mut versions: Vec<&str> =
-        runs.iter().filter(|run| run.engine == GUEST).filter_map(|run| run.kernel.as_deref()).collect();
-    versions.sort_by_key(|version| (version.parse::<KernelVersion>().ok(), *version));
-    versions.dedup();
-    versions
+    let of_guests = runs.iter().filter(|run| run.engine == GUEST);
+    sorted_releases(of_guests.filter_map(|run| run.kernel.as_deref()))
 }
 
 /// A run's figure, in the published one's unit.

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long a guest may take to begin, or to go.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A directory with kernels, for LONGFAT_KERNELS, and whether longfat built the newest: others may take random numbers from
 /// the machine.
@@ -37,7 +37,7 @@ fn find_kernels() -> Option<Kernels> {
     let place = Place::new(SMALL);
     let listed = place.run(&["--json", "kernel", "list"]).json();
     if let Some(newest) = listed["kernels"].as_array().and_then(|kernels| kernels.last()) {
-        let are_ours = newest["origin"]["kind"] != "file";
+        let are_ours = newest["from"]["kind"] != "file";
         return Some(Kernels { directory: listed["directory"].as_str()?.into(), are_ours });
     }
     let kernel = machines::kernel()?;
@@ -213,7 +213,7 @@ fn processes_in(dir: &Path) -> usize {
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "{what}");
+        assert!(begin.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

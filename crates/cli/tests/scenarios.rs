@@ -101,6 +101,7 @@ fn fq_codel_keeps_the_ping_short() {
         let flows = json["runs"][run]["flows"].as_array().unwrap();
         flows.iter().find(|f| f["kind"] == "ping").unwrap()["max_rtt_us"].as_f64().unwrap() / 1000.0
     };
-    assert!(worst(0) > 300.0, "bufferbloat: {} ms", worst(0));
+    // Slow start ends at 295 to 320 ms, which is chance; without a queue it is 20 ms.
+    assert!(worst(0) > 200.0, "bufferbloat: {} ms", worst(0));
     assert!(worst(1) < 150.0, "FQ-CoDel: {} ms", worst(1));
 }

@@ -7,12 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use units::KernelRequirement;
-
 use crate::{
     Error, Image, Result,
     error::Attempted,
-    sys,
+    package, sys,
     work::{self, WorkDirectory},
 };
 
@@ -168,15 +166,8 @@ fn newest<'a>(images: impl Iterator<Item = &'a Image>) -> Option<&'a Image> {
 }
 
 fn of_version<'a>(images: &'a [Image], request: &str) -> Option<&'a Image> {
-    if !looks_like_version(request) {
-        return None;
-    }
-    let wanted: KernelRequirement = request.parse().ok()?;
+    let wanted = package::version_request(request)?;
     newest(images.iter().filter(|image| wanted.matches(image.version)))
-}
-
-fn looks_like_version(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
 }
 
 /// A name for a kernel, as the user gave it.

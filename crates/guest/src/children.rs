@@ -182,9 +182,9 @@ impl Running {
                 return Err(Error::Os { what: format!("run {name}"), source });
             }
         };
-        let told = watcher.stdin.as_mut().map(|pipe| writeln!(pipe, "{}", program.id()));
+        let sent = watcher.stdin.as_mut().map(|pipe| writeln!(pipe, "{}", program.id()));
         let running = Running { program, watcher: Some(watcher) };
-        told.transpose().attempted(|| "reach the shell that watches over the build".into())?;
+        sent.transpose().attempted(|| "reach the shell that ends the build with this program".into())?;
         Ok(running)
     }
 

@@ -57,7 +57,7 @@ pub enum Origin {
         /// Its version, such as 6.1.192-2.
         version: String,
         /// The suite whose lists named it, where one was asked for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default)]
         suite: Option<String>,
     },
     /// A kernel tree.
@@ -65,7 +65,7 @@ pub enum Origin {
         /// The directory.
         directory: PathBuf,
         /// Its commit, as `git describe --always --dirty` prints it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default)]
         commit: Option<String>,
     },
     /// A finished kernel.
@@ -92,7 +92,7 @@ impl Origin {
     }
 }
 
-/// [`RECORD`], without what the directory tells.
+/// [`RECORD`]. The kernel's name is that of the directory.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     release: String,

@@ -1,8 +1,8 @@
 //! Linux kernels of any version as ordinary programs: User-Mode Linux (UML) guests in virtual time.
 //!
 //! [`build`] makes a kernel from a distribution's source package or a kernel tree, [`Cache`] keeps them in the user's cache,
-//! [`Image`] is one of them. [`Guest::boot`] starts one; inside, [`init::Init`] is its first process. Nothing here needs root,
-//! and nothing is written outside the cache.
+//! [`Image`] is one of them. [`Guest::boot`] starts one; inside, [`init::Init`] is its first process. Nothing here needs root.
+//! Builds write to the cache alone, and a guest to the directory that it shares.
 //!
 //! A guest boots in a second and sees this machine's files read-only. Its time is virtual (`time-travel=inf-cpu`): computing
 //! takes no time, and while all its threads sleep the clock jumps to the next timer. So a guest does the same in every run,

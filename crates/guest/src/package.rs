@@ -1,6 +1,6 @@
 //! Source packages of kernels: their names and versions, and which one is meant.
 
-use units::KernelVersion;
+use units::{KernelRequirement, KernelVersion};
 
 /// How Debian and Ubuntu name them: linux-source-6.1, linux-source-6.8.0.
 pub(crate) const PREFIX: &str = "linux-source-";
@@ -51,21 +51,22 @@ fn upstream(version: &str) -> &str {
     version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
 }
 
+/// A version as people ask for one: `6.1` is any 6.1.x, `6.1.187` this one. Not `<6.6`, nor a name.
+pub(crate) fn version_request(text: &str) -> Option<KernelRequirement> {
+    let is_version = text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    text.parse().ok().filter(|_| is_version)
+}
+
 /// The package for a request: `6.1` is the newest 6.1.x, `6.1.187` this one, none the newest of all.
 pub(crate) fn choose<'a>(packages: &'a [Package], request: Option<&str>) -> Option<&'a Package> {
-    let wanted = |package: &Package| match request {
+    let wanted = request.map(version_request);
+    let is_wanted = |package: &&Package| match wanted {
         None => true,
-        Some(request) => {
-            let numbers = request.split('.').count();
-            let KernelVersion { major, minor, patch } = package.kernel;
-            match numbers {
-                2 => format!("{major}.{minor}") == request,
-                _ => format!("{major}.{minor}.{patch}") == request,
-            }
-        }
+        Some(wanted) => wanted.is_some_and(|wanted| wanted.matches(package.kernel)),
     };
     // apt lists the newest revision of a package first, and the last maximum would win.
-    packages.iter().rev().filter(|package| wanted(package)).max_by_key(|package| package.kernel)
+    packages.iter().rev().filter(is_wanted).max_by_key(|package| package.kernel)
 }
 
 /// The versions that a request could name, in order: 6.1, 6.12.

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Error, Result, children::Runner, error::Attempted};
+use crate::{Error, Result, children::Runner, error::Attempted, package::PREFIX};
 
 /// Files without which a directory is no kernel that can be built for User-Mode Linux.
 const MARKS: [&str; 3] = ["Makefile", "Kconfig", "arch/um/Kconfig"];
@@ -102,10 +102,10 @@ fn find_archive(directory: &Path) -> io::Result<Option<PathBuf>> {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let kind = entry.file_type()?;
-        if kind.is_file() && name.starts_with("linux-source-") && name.contains(".tar") {
+        if kind.is_file() && name.starts_with(PREFIX) && name.contains(".tar") {
             return Ok(Some(entry.path()));
         }
-        if kind.is_dir() && name.starts_with("linux-source-") {
+        if kind.is_dir() && name.starts_with(PREFIX) {
             directories.push(entry.path());
         }
     }
@@ -113,7 +113,7 @@ fn find_archive(directory: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// Makes the changes that this module's head lists. A tree that does not have the places is left as it is: the check of the
-/// configuration finds a wrong HZ.
+/// configuration finds a wrong HZ, and a run on a clock that takes time says how late packets were.
 pub(crate) fn change(tree: &Path) -> Result<()> {
     replace(&tree.join(KCONFIG), with_hz_250)?;
     replace(&tree.join(CLOCK), with_free_clock)?;

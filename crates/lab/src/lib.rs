@@ -1,7 +1,8 @@
 //! The lab: the real kernel's TCP over an emulated network on one machine.
 //!
 //! A host is a network namespace with a device; everything between the devices is [`net`], driven in
-//! real time by one thread, or in virtual time inside a guest kernel ([`TimeMode`]). All of it is held by file descriptors of this process, so it dies with it.
+//! real time by one thread, or in virtual time inside a guest kernel ([`TimeMode`]). All of it is held by file descriptors of
+//! this process, so it dies with it.
 //! Works for root, and for everybody where user namespaces are allowed ([`acquire`] says which).
 //!
 //! [`run`] takes a resolved scenario and gives rows of the record and the run's quality; [`standing`] keeps a

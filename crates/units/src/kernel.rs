@@ -59,6 +59,14 @@ fn numbers(text: &str) -> Option<(KernelVersion, usize)> {
     }
 }
 
+/// Releases (`6.1.192`, `7.2.13-1`) in order of their versions, the oldest first, each once. What is no release comes first.
+pub fn sorted_releases<'a>(releases: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut sorted: Vec<&str> = releases.into_iter().collect();
+    sorted.sort_by_key(|release| (release.parse::<KernelVersion>().ok(), *release));
+    sorted.dedup();
+    sorted
+}
+
 /// A requirement on a kernel: `<6.6`, `>=6.6`, `6.1`.
 ///
 /// Versions are compared in the numbers that the requirement gives: 6.6.30 satisfies `6.6` and `<=6.6`.

@@ -31,7 +31,7 @@ mod time;
 pub use bit_rate::BitRate;
 pub use bytes::Bytes;
 pub use error::ParseError;
-pub use kernel::{KernelError, KernelRequirement, KernelVersion};
+pub use kernel::{KernelError, KernelRequirement, KernelVersion, sorted_releases};
 pub use print::{group_digits, three_digits};
 pub use segments::Segments;
 pub use share::parse_share;

@@ -2,7 +2,7 @@
 
 use record::{Run, RunEntry};
 use schema::{Cause, FlowSummary, PublishedResult, RunSummary};
-use units::KernelVersion;
+use units::sorted_releases;
 
 use crate::compare::{Comparison, MetricComparison};
 use crate::label::{CcNames, fairness, run_labels};
@@ -164,11 +164,8 @@ pub fn published(results: &[PublishedResult]) -> String {
 
 /// The versions of all guest kernels that have a figure, oldest first.
 pub(crate) fn kernels<'a>(results: impl IntoIterator<Item = &'a PublishedResult>) -> Vec<&'a str> {
-    let mut versions: Vec<&str> =
-        results.into_iter().flat_map(|result| &result.kernels).map(|known| known.kernel.as_str()).collect();
-    versions.sort_by_key(|version| (version.parse::<KernelVersion>().ok(), *version));
-    versions.dedup();
-    versions
+    let known = results.into_iter().flat_map(|result| &result.kernels);
+    sorted_releases(known.map(|known| known.kernel.as_str()))
 }
 
 /// A table's head with a column for each guest kernel, and one for the verdict.
@@ -464,7 +461,7 @@ pub(crate) fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String>
 }
 
 /// Columns padded to their widest cell; `right` tells which are right-aligned. No spaces at line ends.
-pub(crate) fn table(rows: &[Vec<String>], right: &[bool]) -> String {
+pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
     // A name from a file must not move the cursor or change colours.
     let clean = |cell: &String| cell.chars().filter(|c| !c.is_control()).collect::<String>();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(clean).collect()).collect();

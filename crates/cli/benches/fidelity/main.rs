@@ -2,8 +2,8 @@
 //!
 //! `sim` runs the simulator again, `lab` runs what the store lacks, `report` writes docs/fidelity.md and its pictures;
 //! without a word all three. `guests` runs the matrix in every kernel of `longfat kernel list` in virtual time, and the
-//! simulator of each, and writes docs/fidelity-kernels.md; `guests-report` writes what is kept. The store is the directory of the environment's LONGFAT_FIDELITY, or `fidelity` beside the
-//! program.
+//! simulator of each, and writes docs/fidelity-kernels.md; `guests-report` writes what is kept. The store is the directory of the
+//! environment's LONGFAT_FIDELITY, or `fidelity` beside the program.
 
 mod draw;
 mod report;
@@ -24,25 +24,25 @@ fn main() {
         cases.iter().for_each(|case| println!("{}", case.title()));
         return;
     }
+    let all: Vec<Job> = cases.iter().flat_map(|case| runs::jobs(case, REPEATS)).collect();
+    let needed = |sim: &Side| -> Vec<Job> {
+        let of = |case| runs::jobs(case, store.lab_runs(sim, case).expect("the simulator has run"));
+        cases.iter().flat_map(of).collect()
+    };
     if asked("sim") {
-        let all: Vec<Job> = cases.iter().flat_map(|case| runs::jobs(case, REPEATS)).collect();
         store.simulate(&Side::sim(), &all);
     }
     if asked("lab") {
-        let of = |case| runs::jobs(case, store.lab_runs(&Side::sim(), case).expect("the simulator has run"));
-        let needed: Vec<Job> = cases.iter().flat_map(of).collect();
-        store.emulate(&needed);
+        store.emulate(&needed(&Side::sim()));
     }
     if asked("report") {
         report::write(&cases, &store);
     }
     if words.iter().any(|w| w == "guests") {
         for release in &store.guest_kernels() {
-            let (sim, guest) = (Side::sim_of(release), Side::guest(release));
-            let all: Vec<Job> = cases.iter().flat_map(|case| runs::jobs(case, REPEATS)).collect();
+            let sim = Side::sim_of(release);
             store.simulate(&sim, &all);
-            let of = |case| runs::jobs(case, store.lab_runs(&sim, case).expect("the simulator has run"));
-            store.run_guests(&guest, &cases.iter().flat_map(of).collect::<Vec<_>>());
+            store.run_guests(&Side::guest(release), &needed(&sim));
         }
     }
     if words.iter().any(|w| w.starts_with("guests")) {

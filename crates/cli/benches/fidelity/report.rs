@@ -1,6 +1,11 @@
 //! What the comparison says: a row a scenario, quantiles over the matrix, and pictures of the worst ones.
 
-use std::{fmt::Write, fs, path::Path, process::Command};
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use schema::{FlowSummary, RunSummary};
 
@@ -39,12 +44,12 @@ struct Row {
 
 /// Writes docs/fidelity.md, docs/fidelity.csv and the pictures.
 pub fn write(cases: &[Case], store: &Store) {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let docs = docs();
     let mut rows: Vec<Row> =
         cases.iter().filter_map(|case| row(case, store, &Side::sim(), &Side::lab())).collect();
     fs::write(docs.join("fidelity.csv"), csv(&rows)).expect("docs/fidelity.csv can be written");
     let kept = rows.len();
-    rows.sort_by(|a, b| b.goodput_error().abs().total_cmp(&a.goodput_error().abs()));
+    worst_first(&mut rows);
     let mut text = head(kept, cases.len(), store);
     text.push_str(&quantiles(&rows));
     text.push_str(&pictures(&rows, store, &docs));
@@ -72,28 +77,26 @@ pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
         let _ = writeln!(text, "\n{} where chance decides:\n", chance.len());
         text.push_str(&quantiles(&chance));
         let mut worst: Vec<Row> = single.into_iter().chain(chance).collect();
-        worst.sort_by(|a, b| b.goodput_error().abs().total_cmp(&a.goodput_error().abs()));
+        worst_first(&mut worst);
         worst.truncate(WORST);
         text.push_str("\nThe largest errors of goodput:\n\n");
         text.push_str("| scenario | runs | goodput, kernel | sim | error | retransmissions, kernel | sim |\n|---|---|---|---|---|---|---|\n");
         for row in worst {
-            let _ = writeln!(
-                text,
-                "| {} | {} | {:.2} Mb/s | {:.2} | {:+.1} % | {:.0} | {:.0} |",
-                row.case.title(),
-                row.lab_runs,
-                row.lab.goodput / 1e6,
-                row.sim.goodput / 1e6,
-                row.goodput_error() * 100.0,
-                row.lab.retransmitted,
-                row.sim.retransmitted
-            );
+            let _ = writeln!(text, "{}", row.cells());
         }
         text.push('\n');
     }
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    fs::write(docs.join("fidelity-kernels.md"), &text).expect("docs/fidelity-kernels.md can be written");
+    fs::write(docs().join("fidelity-kernels.md"), &text).expect("docs/fidelity-kernels.md can be written");
     println!("{text}");
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// The largest error of goodput first.
+fn worst_first(rows: &mut [Row]) {
+    rows.sort_by(|a, b| b.goodput_error().abs().total_cmp(&a.goodput_error().abs()));
 }
 
 fn row(case: &Case, store: &Store, sim: &Side, reference: &Side) -> Option<Row> {
@@ -122,6 +125,20 @@ impl Row {
     /// Simulated over emulated, less 1.
     fn goodput_error(&self) -> f64 {
         self.sim.goodput / self.lab.goodput - 1.0
+    }
+
+    /// Cells that every table of scenarios has: what it is, how often it was run, goodput and retransmissions.
+    fn cells(&self) -> String {
+        format!(
+            "| {} | {} | {:.2} Mb/s | {:.2} | {:+.1} % | {:.0} | {:.0} |",
+            self.case.title(),
+            self.lab_runs,
+            self.lab.goodput / 1e6,
+            self.sim.goodput / 1e6,
+            self.goodput_error() * 100.0,
+            self.lab.retransmitted,
+            self.sim.retransmitted
+        )
     }
 
     fn retransmission_error(&self) -> f64 {
@@ -187,7 +204,7 @@ fn pictures(worst: &[Row], store: &Store, docs: &Path) -> String {
         let Some(row) = worst.get(place - 1) else { break };
         let job = Job { case: row.case.clone(), run: 0 };
         let name = format!("fidelity-{place}.svg");
-        let mut plot = Command::new(env!("CARGO_BIN_EXE_longfat"));
+        let mut plot = Command::new(&store.binary);
         let sides = [Side::lab(), Side::sim()];
         plot.arg("plot").args(sides.iter().filter_map(|side| store.record(side, &job)));
         plot.args(["--metric", "cwnd,rtt,goodput", "-o"]).arg(docs.join(&name));
@@ -209,19 +226,8 @@ fn table(rows: &mut [Row]) -> String {
         "## All scenarios\n\n| scenario | lab runs | goodput, lab | sim | error | retransmissions, lab | sim | RTT error | cwnd error |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
-        let _ = writeln!(
-            text,
-            "| {} | {} | {:.2} Mb/s | {:.2} | {:+.1} % | {:.0} | {:.0} | {:+.1} % | {:+.1} % |",
-            row.case.title(),
-            row.lab_runs,
-            row.lab.goodput / 1e6,
-            row.sim.goodput / 1e6,
-            row.goodput_error() * 100.0,
-            row.lab.retransmitted,
-            row.sim.retransmitted,
-            row.rtt_error() * 100.0,
-            row.cwnd_error() * 100.0
-        );
+        let (rtt, cwnd) = (row.rtt_error() * 100.0, row.cwnd_error() * 100.0);
+        let _ = writeln!(text, "{} {rtt:+.1} % | {cwnd:+.1} % |", row.cells());
     }
     text
 }

@@ -55,7 +55,7 @@ pub fn jobs(case: &Case, runs: u32) -> Vec<Job> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Side {
     /// The directory of its runs.
-    pub directory: String,
+    directory: String,
     /// The arguments of `longfat run`.
     arguments: Vec<String>,
 }
@@ -89,11 +89,13 @@ impl Side {
 /// Where runs are kept.
 pub struct Store {
     root: PathBuf,
-    binary: PathBuf,
+    /// The program.
+    pub binary: PathBuf,
 }
 
 impl Store {
-    /// In `root`. The program is the one that this bench was built with, or that the environment's LONGFAT names. Its labs run a copy of the program, so that building it anew disturbs nothing.
+    /// In `root`. The program is the one that this bench was built with, or that the environment's LONGFAT names. Labs run a copy
+    /// of it, so that building it anew disturbs nothing.
     pub fn open(root: &Path) -> Self {
         fs::create_dir_all(root).expect("the store can be made");
         let own = || PathBuf::from(env!("CARGO_BIN_EXE_longfat"));
@@ -116,15 +118,15 @@ impl Store {
     }
 
     /// The kept run of a side.
-    pub fn kept(&self, engine: &Side, job: &Job) -> Option<RunSummary> {
-        let text = fs::read_to_string(self.summary_path(engine, job)).ok()?;
+    pub fn kept(&self, side: &Side, job: &Job) -> Option<RunSummary> {
+        let text = fs::read_to_string(self.summary_path(side, job)).ok()?;
         serde_json::from_str(&text).ok()
     }
 
     /// The directory of the kept run's record.
-    pub fn record(&self, engine: &Side, job: &Job) -> Option<PathBuf> {
-        let id = self.kept(engine, job)?.id;
-        let runs = self.runs_dir(engine, job);
+    pub fn record(&self, side: &Side, job: &Job) -> Option<PathBuf> {
+        let id = self.kept(side, job)?.id;
+        let runs = self.runs_dir(side, job);
         fs::read_dir(runs)
             .ok()?
             .flatten()
@@ -142,35 +144,39 @@ impl Store {
         Some(if case.is_random || most > least * (1.0 + SPREAD) { REPEATS } else { 1 })
     }
 
-    fn summary_path(&self, engine: &Side, job: &Job) -> PathBuf {
-        self.root.join(&engine.directory).join(format!("{}.json", job.name()))
+    fn summary_path(&self, side: &Side, job: &Job) -> PathBuf {
+        self.root.join(&side.directory).join(format!("{}.json", job.name()))
     }
 
-    fn runs_dir(&self, engine: &Side, job: &Job) -> PathBuf {
-        self.root.join(&engine.directory).join(job.name())
+    fn runs_dir(&self, side: &Side, job: &Job) -> PathBuf {
+        self.root.join(&side.directory).join(job.name())
     }
 
-    fn run(&self, command: Command, engine: &Side, job: &Job) -> RunSummary {
+    fn run(&self, command: Command, side: &Side, job: &Job) -> RunSummary {
         let mut command = command;
-        fs::create_dir_all(self.root.join(&engine.directory)).expect("the store can be made");
-        let file = self.root.join(&engine.directory).join(format!("{}.toml", job.name()));
+        fs::create_dir_all(self.root.join(&side.directory)).expect("the store can be made");
+        let file = self.root.join(&side.directory).join(format!("{}.toml", job.name()));
         fs::write(&file, job.case.toml(job.run)).expect("the scenario can be written");
-        command.arg("--runs").arg(self.runs_dir(engine, job)).arg("run").arg(&file);
-        let output = command.args(&engine.arguments).arg("--json").output().expect("longfat runs");
+        command.arg("--runs").arg(self.runs_dir(side, job)).arg("run").arg(&file);
+        let output = command.args(&side.arguments).arg("--json").output().expect("longfat runs");
         let summary: Summary = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|e| panic!("{}: {e}: {}", job.name(), String::from_utf8_lossy(&output.stderr)));
         summary.runs.into_iter().next().expect("a run")
     }
 
-    fn keep(&self, engine: &Side, job: &Job, run: &RunSummary) {
+    fn keep(&self, side: &Side, job: &Job, run: &RunSummary) {
         let text = serde_json::to_string_pretty(run).expect("JSON");
-        fs::write(self.summary_path(engine, job), text).expect("the summary can be written");
+        fs::write(self.summary_path(side, job), text).expect("the summary can be written");
     }
 
     /// Runs in a guest what of `jobs` is not kept yet, on all processors.
     pub fn run_guests(&self, guest: &Side, jobs: &[Job]) {
-        let left: Vec<Job> = jobs.iter().filter(|job| self.kept(guest, job).is_none()).cloned().collect();
-        self.simulate(guest, &left);
+        self.simulate(guest, &self.missing(guest, jobs));
+    }
+
+    /// What of `jobs` is not kept yet.
+    fn missing(&self, side: &Side, jobs: &[Job]) -> Vec<Job> {
+        jobs.iter().filter(|job| self.kept(side, job).is_none()).cloned().collect()
     }
 
     /// Runs in virtual time what `jobs` say, on all processors.
@@ -193,8 +199,7 @@ impl Store {
 
     /// Runs in the lab what of `jobs` is not kept yet.
     pub fn emulate(&self, jobs: &[Job]) {
-        let left: Vec<Job> =
-            jobs.iter().filter(|job| self.kept(&Side::lab(), job).is_none()).cloned().collect();
+        let left = self.missing(&Side::lab(), jobs);
         if left.is_empty() {
             return;
         }

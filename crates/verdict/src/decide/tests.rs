@@ -10,7 +10,7 @@ fn flow(goodput_bps: f64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
     arriving(|ms| (goodput_bps / 8.0 * ms as f64 * 1e-3) as i64, set)
 }
 
-/// The same, where so many bytes have arrived after so many milliseconds.
+/// The same, where the receiver's bytes are a function of the milliseconds since the start.
 fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
     let context = FlowContext {
         name: "f".into(),

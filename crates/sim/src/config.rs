@@ -65,6 +65,7 @@ fn kernel_config(machine: &Machine, host: &Host) -> Config {
             wmem: machine.wmem,
             rmem_max: machine.rmem_max,
             wmem_max: machine.wmem_max,
+            packet_memory: machine.packet_memory,
             ..Config::default()
         },
     }

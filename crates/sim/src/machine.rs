@@ -1,7 +1,7 @@
 //! What all hosts of a simulation share: the kernel whose behaviour they have, and what they inherit from their machine.
 
 use scenario::Host;
-use tcp::Profile;
+use tcp::{PacketMemory, Profile};
 use units::Time;
 
 /// Where super-packets are split.
@@ -31,6 +31,8 @@ pub struct Machine {
     pub wmem_max: u32,
     /// Where super-packets are split.
     pub segmentation: Segmentation,
+    /// Where hosts' devices put what they receive (not with Linux 2.4).
+    pub packet_memory: PacketMemory,
     /// A host's TCP looks at a segment so much later at most than it came (uniformly distributed). Without it flows fall in step
     /// with their own queues, and which packet is dropped repeats for ever: phase effects, which real hosts break (Floyd
     /// and Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992).
@@ -64,6 +66,7 @@ impl Default for Machine {
             rmem_max: tcp.rmem_max,
             wmem_max: tcp.wmem_max,
             segmentation: Segmentation::Whole,
+            packet_memory: PacketMemory::Tap,
             handling: Time(2_000),
         }
     }

@@ -75,7 +75,7 @@ impl Endpoint {
 
     fn new(config: Config, cc: Box<dyn CongestionControl>, state: State) -> Endpoint {
         let mut sk = TcpSock::default();
-        let receiver = Receiver::new(&config, config.packet_memory, &mut sk);
+        let receiver = Receiver::new(&config, &mut sk);
         let behaviour = Behaviour::of(&config);
         let tx = Transmit::new(&config);
         let mut endpoint = Endpoint {

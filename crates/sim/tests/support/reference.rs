@@ -5,6 +5,7 @@
 
 use schema::FlowSample;
 use sim::{Machine, Outcome, Segmentation};
+use tcp::PacketMemory;
 
 const RUNS: &str = include_str!("../reference/runs.csv");
 const SLOW_START: &str = include_str!("../reference/slow-start.csv");
@@ -152,7 +153,13 @@ to = "h2"
 cc = "{cc}"
 "#
     );
-    let machine = Machine { kernel: (6, 1), hz: 250, segmentation: Segmentation::Host, ..Machine::default() };
+    let machine = Machine {
+        kernel: (6, 1),
+        hz: 250,
+        segmentation: Segmentation::Host,
+        packet_memory: PacketMemory::Veth,
+        ..Machine::default()
+    };
     super::run(&text, &machine)
 }
 

@@ -96,7 +96,7 @@ impl Receiver {
     }
 
     fn queue_in_order(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment, accepted: &mut Accepted) {
-        let packet = self.memory.packet(segment.len);
+        let packet = self.layout.packet(segment.len, u32::from(segment.mss));
         if !self.make_room(sk, segment) {
             sk.icsk_ack_pending |= NOMEM | NOW | SCHED;
             if !self.queue.is_empty() {
@@ -188,7 +188,7 @@ impl Receiver {
             accepted.dropped = true;
             return;
         }
-        let packet = self.memory.packet(segment.len);
+        let packet = self.layout.packet(segment.len, u32::from(segment.mss));
         self.measure_rcv_mss(sk, segment, &packet);
         sk.icsk_ack_pending |= SCHED;
         let (start, end) = (segment.seq, segment.end_seq());

@@ -34,7 +34,7 @@ use crate::{
 use autotune::Measure;
 use delayed_ack::{Compression, DelayTimer};
 pub use memory::PacketMemory;
-use memory::ReceiveQueue;
+use memory::{Layout, ReceiveQueue};
 use reorder::ReorderQueue;
 use sack::SackList;
 use settings::Settings;
@@ -109,7 +109,7 @@ pub struct Agreed {
 #[derive(Debug, Clone)]
 pub struct Receiver {
     settings: Settings,
-    memory: PacketMemory,
+    layout: Layout,
     window_scale: u8,
     sack: bool,
     timestamps: bool,
@@ -139,13 +139,13 @@ pub struct Receiver {
 
 impl Receiver {
     /// A receiver before its handshake; sets the receive buffer.
-    pub fn new(config: &Config, memory: PacketMemory, sk: &mut TcpSock) -> Receiver {
+    pub fn new(config: &Config, sk: &mut TcpSock) -> Receiver {
         let settings = Settings::new(config);
         sk.sk_rcvbuf = settings.initial_rcvbuf as i32;
         Receiver {
             share: settings.initial_share(),
             settings,
-            memory,
+            layout: Layout::new(config),
             window_scale: 0,
             sack: false,
             timestamps: false,

@@ -8,7 +8,7 @@ mod reno;
 
 use std::collections::VecDeque;
 
-use tcp::{Config, CongestionControl, Endpoint, Profile, Segment, State, ecn};
+use tcp::{Config, CongestionControl, Endpoint, PacketMemory, Profile, Segment, State, ecn};
 
 pub use reno::Reno;
 
@@ -55,6 +55,7 @@ pub fn reference(mtu: u32, most: u32) -> Config {
         mtu,
         rmem: [4096, 131_072, most],
         wmem: [4096, 16_384, most],
+        packet_memory: PacketMemory::Veth,
         ..Config::default()
     }
 }

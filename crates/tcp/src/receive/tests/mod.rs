@@ -25,7 +25,7 @@ struct Rig {
 impl Rig {
     fn new(config: Config) -> Rig {
         let mut sk = TcpSock::default();
-        let mut rx = Receiver::new(&config, PacketMemory::Fragments, &mut sk);
+        let mut rx = Receiver::new(&config, &mut sk);
         sk.advmss = config.advmss() - 12;
         sk.mss_cache = u32::from(sk.advmss);
         let first = InitialWindow::select(&config, u32::from(sk.advmss), true);
@@ -37,9 +37,11 @@ impl Rig {
         Rig { rx, sk, now: 0, config, acks: Vec::new(), edge }
     }
 
+    /// A host of the reference runs, which were made over veth.
     fn linux(minor: u8, most: u32) -> Rig {
         let profile = Profile::Linux6 { kernel: (6, minor) };
-        Rig::new(Config { profile, rmem: [4096, 131_072, most], ..Config::default() })
+        let packet_memory = PacketMemory::Veth;
+        Rig::new(Config { profile, rmem: [4096, 131_072, most], packet_memory, ..Config::default() })
     }
 
     /// A segment of one or more full segments, as if it had been sent `rtt` after an ACK.

@@ -152,13 +152,13 @@ impl SlowStart {
 fn newer_kernels_learn_the_share_from_the_first_packets() {
     let mut run = SlowStart::new(Rig::linux(18, 16 << 20), 10_000);
     run.at(60_000_000);
-    // 1448 bytes in 2728: 135 / 256.
-    assert_eq!(run.rig.rx.share, window::Share::Learnt(135));
+    // 1448 bytes in 2280: 162 / 256.
+    assert_eq!(run.rig.rx.share, window::Share::Learnt(162));
     let share = f64::from(run.rig.sk.rcv_ssthresh) / f64::from(1 << 24);
-    assert!((share / 0.527 - 1.0).abs() < 0.01 && run.rig.sk.sk_rcvbuf == 1 << 24, "{share}");
+    assert!((share / 0.633 - 1.0).abs() < 0.01 && run.rig.sk.sk_rcvbuf == 1 << 24, "{share}");
 
-    let mut tap = Rig::linux(18, 16 << 20);
-    tap.rx.memory = PacketMemory::OnePiece;
+    let over_tap = Config { packet_memory: PacketMemory::Tap, ..run.rig.config };
+    let mut tap = Rig::new(over_tap);
     tap.feed(tap.segment(1, 2 * MSS));
     let share = tap.rx.share.window(1 << 24) as f64 / f64::from(1 << 24);
     assert!((share / 0.7926 - 1.0).abs() < 0.005, "{share}; Linux 6.18 offered 13297152 of 16777216 bytes");
@@ -204,7 +204,7 @@ fn newer_kernels_make_room_for_what_waits_behind_a_hole() {
     let (before, after) = grown(1);
     assert_eq!(before, after);
     let (before, after) = grown(18);
-    assert!(after > before + 400 * MSS as i32, "{before} {after}");
+    assert!(after > before + 300 * MSS as i32, "{before} {after}");
 }
 
 /// Linux 6.18 does not take unread data for what the application can read in a round trip.

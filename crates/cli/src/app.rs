@@ -6,8 +6,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     bdp, cc_command, diagnose_command, exit, export_command, guest_command, import_command, kernel_command,
-    lab_command, manual, output, probe_command, records, reproduce, run, scenario_command, serve_command,
-    sweep_command, test_args, test_command, tune_command, view_command, watch_command,
+    lab_command, manual, output, probe_command, records, reproduce_command, run, scenario_command,
+    serve_command, sweep_command, test_args, test_command, tune_command, view_command, watch_command,
 };
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
@@ -36,7 +36,7 @@ enum Command {
     /// Run a scenario over the values of fields, and find knees; or search unknowns by published figures
     Sweep(sweep_command::SweepArgs),
     /// The published experiments: published, model, simulated and emulated, side by side
-    Reproduce(reproduce::ReproduceArgs),
+    Reproduce(reproduce_command::ReproduceArgs),
     /// Import topologies of other programs
     #[command(subcommand)]
     Scenario(scenario_command::ScenarioCommand),
@@ -112,7 +112,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Bdp(args) => bdp::run(args, cli.json),
         Command::Run(args) => run::run(args, &cli.runs, cli.json),
         Command::Sweep(args) => sweep_command::run(args, &cli.runs, cli.json),
-        Command::Reproduce(args) => reproduce::run(args, &cli.runs, cli.json),
+        Command::Reproduce(args) => reproduce_command::run(args, &cli.runs, cli.json),
         Command::Scenario(command) => scenario_command::run(command, cli.json),
         Command::Lab(command) => lab_command::run(command, cli.json),
         Command::Kernel(command) => kernel_command::run(command, cli.json),

@@ -7,9 +7,8 @@ use std::{
 
 use anyhow::Context;
 use cc::{
-    Algorithm, Source, SourceError, Value, Values,
+    Algorithm, Source, Value, Values,
     kernel::{self, Name, pins, pins::Pinned},
-    native::BuildError,
 };
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -122,7 +121,7 @@ fn source(what: &str) -> anyhow::Result<Source> {
         ))
         .into());
     }
-    Source::file(Path::new(what)).map_err(|e| source_failure(&e))
+    Source::file(Path::new(what)).map_err(|error| experiment::Error::from(&error).into())
 }
 
 /// Of `a=7`.
@@ -232,7 +231,7 @@ fn build(args: &BuildArgs, json: bool) -> anyhow::Result<()> {
         ))
         .into()),
         (Err(bpf), Ok(_)) => Err(failure(&bpf)),
-        (_, Err(native)) => Err(build_failure(&native)),
+        (_, Err(native)) => Err(experiment::Error::from(&native).into()),
     }
 }
 
@@ -242,37 +241,7 @@ pub fn failure(error: &kernel::Error) -> anyhow::Error {
 }
 
 fn failure_with(error: &kernel::Error, hint: &str) -> anyhow::Error {
-    use kernel::Error as E;
-    match error {
-        E::Missing(missing) => Exit::Missing(missing.to_string()).into(),
-        E::Source(error) => source_failure(error),
-        E::Os { cause, .. }
-            if cause.raw_os_error() == Some(EPERM) || cause.raw_os_error() == Some(EACCES) =>
-        {
-            Exit::Missing(format!("{error}: root's privilege is needed; the simulator still works")).into()
-        }
-        E::Os { .. } => Exit::Failed(error.to_string()).into(),
-        _ => Exit::BadInput(format!("{error}{hint}")).into(),
-    }
-}
-
-const EPERM: i32 = 1;
-const EACCES: i32 = 13;
-
-fn source_failure(error: &SourceError) -> anyhow::Error {
-    match error {
-        SourceError::Build(error) => build_failure(error),
-        other => Exit::BadInput(other.to_string()).into(),
-    }
-}
-
-/// An error of the native build as an exit code.
-pub fn build_failure(error: &BuildError) -> anyhow::Error {
-    match error {
-        BuildError::NoCompiler => Exit::Missing(error.to_string()).into(),
-        BuildError::Refused { .. } => Exit::BadInput(error.to_string()).into(),
-        BuildError::Os { .. } => Exit::Failed(error.to_string()).into(),
-    }
+    experiment::error::congestion_control(error, hint).into()
 }
 
 #[cfg(test)]

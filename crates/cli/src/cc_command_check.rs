@@ -19,7 +19,7 @@ use tcp::{
 };
 
 use crate::{
-    cc_command::{SCHEMA, SourceArgs, build_failure, failure},
+    cc_command::{SCHEMA, SourceArgs, failure},
     exit::Exit,
     output,
 };
@@ -182,7 +182,7 @@ fn native_steps(source: &Source, args: &SourceArgs) -> Vec<Step> {
             let built = ok("native build", format!("{bytes} bytes"), json!({ "bytes": bytes }));
             vec![built, trial_apart(args).unwrap_or_else(|error| failed(RUN_NATIVELY, &error))]
         }
-        Err(error) => vec![failed("native build", &build_failure(&error))],
+        Err(error) => vec![failed("native build", &experiment::Error::from(&error).into())],
     }
 }
 
@@ -233,7 +233,7 @@ const SIGKILL: i32 = 9;
 pub fn trial(args: &SourceArgs) -> anyhow::Result<()> {
     let source = args.source()?;
     // The compiler ends by itself, and its folder is to be removed; what it built may not end.
-    cc::native::build(&source).map_err(|e| build_failure(&e))?;
+    cc::native::build(&source).map_err(|e| experiment::Error::from(&e))?;
     end_with_input();
     let library = Library::open(&source, &args.values()?).map_err(library_failure)?;
     output::json(&native_trial(library.controller(None).map_err(library_failure)?)?)
@@ -301,7 +301,7 @@ fn ns_an_ack(rounds: &mut Rounds<Controller>) -> f64 {
 
 fn library_failure(error: LibraryError) -> anyhow::Error {
     match error {
-        LibraryError::Build(error) => build_failure(&error),
+        LibraryError::Build(error) => experiment::Error::from(&error).into(),
         LibraryError::Load { .. } => Exit::Failed(error.to_string()).into(),
         other => Exit::BadInput(other.to_string()).into(),
     }

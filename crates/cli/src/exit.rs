@@ -1,10 +1,11 @@
-//! Exit codes, and how an error is told.
+//! Exit codes, and how an error is printed.
 
 use std::process::ExitCode;
 
-use crate::output;
-
+use experiment::{Error as ExperimentError, ErrorKind};
 use miette::{GraphicalReportHandler, GraphicalTheme};
+
+use crate::output;
 
 /// The work failed.
 const FAILED: u8 = 1;
@@ -21,9 +22,6 @@ pub enum Exit {
     /// Bad input: a message for people.
     #[error("{0}")]
     BadInput(String),
-    /// A scenario with mistakes, each shown where it is.
-    #[error("{0}")]
-    Scenario(#[from] scenario::Error),
     /// Published figures that this run should have met and did not.
     #[error("{0}")]
     Missed(String),
@@ -33,7 +31,7 @@ pub enum Exit {
     /// The work failed, as this says.
     #[error("{0}")]
     Failed(String),
-    /// A program that was run ended so; it has told all itself.
+    /// A program that was run ended so; it has said all itself.
     #[error("a program ended with code {0}")]
     Child(i32),
     /// Ended by a signal; what was measured is kept.
@@ -41,24 +39,30 @@ pub enum Exit {
     Interrupted,
 }
 
-/// Tells an error on standard error and returns its exit code.
+/// Prints an error on standard error and returns its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if output::is_closed(error) {
         return ExitCode::SUCCESS;
     }
-    let own = error.downcast_ref::<Exit>();
-    match own {
-        Some(Exit::Scenario(mistakes)) => tell_mistakes(mistakes),
-        Some(Exit::Child(_)) => {}
-        _ => output::note(&format!("longfat: {}", chain(error))),
+    if let Some(ExperimentError::Scenario(mistakes)) = error.downcast_ref() {
+        print_mistakes(mistakes);
+    } else if !matches!(error.downcast_ref(), Some(Exit::Child(_))) {
+        output::note(&format!("longfat: {}", chain(error)));
     }
     ExitCode::from(code(error))
 }
 
 /// The exit code of an error.
 pub fn code(error: &anyhow::Error) -> u8 {
+    if let Some(error) = error.downcast_ref::<ExperimentError>() {
+        return match error.kind() {
+            ErrorKind::BadInput => BAD_INPUT,
+            ErrorKind::Missing => MISSING,
+            ErrorKind::Interrupted | ErrorKind::Failed => FAILED,
+        };
+    }
     match error.downcast_ref::<Exit>() {
-        Some(Exit::BadInput(_) | Exit::Scenario(_)) => BAD_INPUT,
+        Some(Exit::BadInput(_)) => BAD_INPUT,
         Some(Exit::Missed(_)) => MISSED,
         Some(Exit::Missing(_)) => MISSING,
         Some(Exit::Child(code)) => u8::try_from(*code).unwrap_or(FAILED),
@@ -66,21 +70,12 @@ pub fn code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// The error and its causes in one line; a cause that its parent already quotes is left out.
+/// The error and its causes in one line.
 pub fn chain(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain() {
-        let cause = cause.to_string();
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
+    experiment::error::chain(error.as_ref())
 }
 
-fn tell_mistakes(error: &scenario::Error) {
+fn print_mistakes(error: &scenario::Error) {
     use std::io::IsTerminal;
     let theme = if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
         GraphicalTheme::unicode()
@@ -90,7 +85,7 @@ fn tell_mistakes(error: &scenario::Error) {
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false);
     for mistake in error.mistakes() {
         let mut text = String::new();
-        // A message that cannot be drawn is still told in one line.
+        // A message that cannot be drawn is still printed in one line.
         if handler.render_report(&mut text, mistake).is_err() {
             text = mistake.line();
         }

@@ -9,10 +9,11 @@ use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCH
 use units::Time;
 use verdict::{FlowContext, FlowTimes};
 
+use experiment::rfc3339;
+
 use crate::{
     exit::Exit,
     import_command::Imported,
-    job::rfc3339,
     measured_record,
     open::{import_name, read_import},
 };

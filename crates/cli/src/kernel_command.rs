@@ -3,11 +3,11 @@
 use std::{path::PathBuf, thread};
 
 use clap::{Args, Subcommand};
-use guest::{Cache, Error, Image, Outcome, Request, Source};
+use guest::{Cache, Image, Outcome, Request, Source};
 use serde_json::{Value, json};
 use units::Bytes;
 
-use crate::{exit::Exit, interrupt, kernel_progress::ProgressLine, output};
+use crate::{interrupt, kernel_progress::ProgressLine, output};
 
 /// The schema of every document that these commands print.
 const SCHEMA: &str = "longfat.kernel/1";
@@ -63,8 +63,8 @@ pub struct RemoveArgs {
 
 /// Runs the command.
 pub fn run(command: &KernelCommand, json: bool) -> anyhow::Result<()> {
-    let cache = Cache::of_this_user().map_err(failure)?;
-    let leftovers = cache.remove_leftovers().map_err(failure)?;
+    let cache = Cache::of_this_user().map_err(experiment::Error::from)?;
+    let leftovers = cache.remove_leftovers().map_err(experiment::Error::from)?;
     if leftovers > 0 {
         let builds = if leftovers == 1 { "a build that was killed" } else { "builds that were killed" };
         output::note(&format!("removed the files of {builds}"));
@@ -82,7 +82,7 @@ fn build(cache: &Cache, args: &BuildArgs, json: bool) -> anyhow::Result<()> {
     let mut line = ProgressLine::new();
     let made = guest::build(cache, &request, &stop, &mut |progress| line.show(&progress));
     line.finish();
-    let made = made.map_err(failure)?;
+    let made = made.map_err(experiment::Error::from)?;
     let image = made.image();
     if json {
         let built = matches!(made, Outcome::Built(_));
@@ -124,7 +124,7 @@ fn request(args: &BuildArgs) -> Request {
 }
 
 fn list(cache: &Cache, json: bool) -> anyhow::Result<()> {
-    let images = cache.images().map_err(failure)?;
+    let images = cache.images().map_err(experiment::Error::from)?;
     if json {
         let kernels: Vec<Value> = images.iter().map(document).collect();
         let directory = cache.directory().display().to_string();
@@ -150,8 +150,8 @@ fn table(images: &[Image]) -> String {
 
 fn remove(cache: &Cache, args: &RemoveArgs, json: bool) -> anyhow::Result<()> {
     let removed = match &args.name {
-        Some(name) => vec![cache.remove(name).map_err(failure)?],
-        None => cache.remove_all().map_err(failure)?,
+        Some(name) => vec![cache.remove(name).map_err(experiment::Error::from)?],
+        None => cache.remove_all().map_err(experiment::Error::from)?,
     };
     let names: Vec<&str> = removed.iter().map(|image| image.name.as_str()).collect();
     if json {
@@ -191,28 +191,4 @@ fn time(image: &Image) -> String {
         Ok(time) => time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
         Err(_) => "-".into(),
     }
-}
-
-/// An error as an exit code: what the machine lacks, what the user wrote, or a failure.
-pub fn failure(error: Error) -> anyhow::Error {
-    let text = error.to_string();
-    match error {
-        Error::Interrupted => Exit::Interrupted,
-        Error::MissingTools { .. }
-        | Error::Processor(_)
-        | Error::NoApt(_)
-        | Error::NoSpace { .. }
-        | Error::NoMemory { .. } => Exit::Missing(text),
-        Error::NoKernel { .. }
-        | Error::NoPackage { .. }
-        | Error::NotATree(..)
-        | Error::NotAKernel { .. }
-        | Error::Configuration { .. }
-        | Error::Name { .. }
-        | Error::Suite(_)
-        | Error::Path(_)
-        | Error::NoDirectory => Exit::BadInput(text),
-        Error::Os { .. } | Error::Damaged { .. } | Error::Failed { .. } => Exit::Failed(text),
-    }
-    .into()
 }

@@ -2,11 +2,11 @@
 
 use lab::{Check, CheckState};
 
-use crate::{exit::Exit, lab_engine, output};
+use crate::{exit::Exit, output};
 
 /// Looks and tells; exit code 4 where no lab can run.
 pub fn run(json: bool) -> anyhow::Result<()> {
-    let check = lab::check().map_err(lab_engine::failure)?;
+    let check = lab::check().map_err(experiment::Error::from)?;
     if json {
         output::json(&check)?;
     } else {

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use lab::Journal;
 
-use crate::{exit::Exit, lab_check, output, shell, standing};
+use crate::{lab_check, output, shell, standing};
 
 /// What to do about labs.
 #[derive(Debug, Subcommand)]
@@ -42,7 +42,7 @@ pub fn run(command: &LabCommand, json: bool) -> anyhow::Result<()> {
 }
 
 fn clean(json: bool) -> anyhow::Result<()> {
-    let cleaned = clean_journal(&Journal::of_this_user())?;
+    let cleaned = experiment::clean_journal(&Journal::of_this_user())?;
     if json {
         return output::json(&cleaned);
     }
@@ -58,14 +58,4 @@ fn clean(json: bool) -> anyhow::Result<()> {
     });
     let lines: Vec<String> = removed.chain(alive).chain(loaded).collect();
     output::text(if lines.is_empty() { "nothing to clean".into() } else { lines.join("\n") }.as_str())
-}
-
-/// Cleans a journal; entries that cannot be read are the user's to look at.
-pub fn clean_journal(journal: &Journal) -> anyhow::Result<lab::Cleaned> {
-    journal.clean().map_err(|e| match e {
-        lab::Error::Journal { .. } => {
-            Exit::BadInput(format!("{e}; remove the file if it is not needed")).into()
-        }
-        other => other.into(),
-    })
 }

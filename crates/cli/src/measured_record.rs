@@ -11,7 +11,7 @@ use perf::{
 use record::Writer;
 use schema::{Event, FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
 
-use crate::job::{compact, rfc3339};
+use experiment::{compact, rfc3339};
 
 /// When the test began, RFC 3339.
 pub fn started(start: &Start) -> String {

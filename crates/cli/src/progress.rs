@@ -4,12 +4,12 @@
 use std::{
     collections::VecDeque,
     io::IsTerminal,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
+use experiment::{Observer, Progress, RunObserver};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use lab::Progress;
 use schema::FlowSample;
 use units::{BitRate, Bytes, Time, three_digits};
 
@@ -20,13 +20,12 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// The goodput shown is that of about the last second: single samples jump.
 const GOODPUT_SPAN_US: i64 = 1_000_000;
 
-/// More runs than these are counted, where there is no terminal, and not told of one by one.
-const TOLD_ONE_BY_ONE: usize = 8;
+/// More runs than these are counted, where there is no terminal, and not shown one by one.
+const SHOWN_ONE_BY_ONE: usize = 8;
 
-/// The place where the runs of one command tell how they go.
+/// Shows how the runs of one command are going.
 pub struct Board {
     terminal: Option<Terminal>,
-    runs: usize,
     made: Mutex<Made>,
 }
 
@@ -36,26 +35,41 @@ struct Terminal {
     made: ProgressBar,
 }
 
-/// How many runs are made, and when that was last said.
+/// How many runs are made of how many, and when that was last said.
 struct Made {
     runs: usize,
+    of: usize,
     last_line: Instant,
 }
 
 impl Board {
-    /// A board for this many runs.
-    pub fn new(runs: usize) -> Self {
+    /// A board without runs.
+    pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal().then(|| {
             let lines = MultiProgress::new();
-            let made = lines.add(ProgressBar::new(runs as u64));
+            let made = ProgressBar::hidden();
             set_style(&made, "{pos} of {len} runs made");
             Terminal { lines, made }
         });
-        Board { terminal, runs, made: Mutex::new(Made { runs: 0, last_line: Instant::now() }) }
+        Board { terminal, made: Mutex::new(Made { runs: 0, of: 0, last_line: Instant::now() }) }
     }
 
-    /// A teller for one run of `duration`.
-    pub fn teller(&self, title: &str, duration: Time) -> Teller {
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Board {
+    fn begin(&self, runs: usize) {
+        *self.made() = Made { runs: 0, of: runs, last_line: Instant::now() };
+        if let Some(terminal) = &self.terminal {
+            terminal.made.reset();
+            terminal.made.set_length(runs as u64);
+            terminal.lines.add(terminal.made.clone());
+        }
+    }
+
+    fn run(&self, title: &str, duration: Time) -> Box<dyn RunObserver + '_> {
         let bar = self.terminal.as_ref().map(|terminal| {
             let bar = ProgressBar::new(duration.0 / 1_000_000);
             let bar = terminal.lines.insert_before(&terminal.made, bar);
@@ -63,38 +77,35 @@ impl Board {
             bar.set_prefix(title.to_string());
             bar
         });
-        let quiet = self.runs > TOLD_ONE_BY_ONE;
-        if bar.is_none() && !quiet {
+        let is_quiet = self.made().of > SHOWN_ONE_BY_ONE;
+        if bar.is_none() && !is_quiet {
             output::note(&format!("{title}: {duration} to go"));
         }
-        Teller { title: title.into(), duration, bar, quiet, last_line: Instant::now(), received: Vec::new() }
+        let (title, received) = (title.into(), Vec::new());
+        Box::new(RunLine { title, duration, bar, is_quiet, last_line: Instant::now(), received })
     }
 
-    /// Tells people something, above the lines.
-    pub fn note(&self, text: &str) {
+    fn note(&self, sentence: &str) {
         match &self.terminal {
-            Some(terminal) => terminal.lines.suspend(|| output::note(text)),
-            None => output::note(text),
+            Some(terminal) => terminal.lines.suspend(|| output::note(sentence)),
+            None => output::note(sentence),
         }
     }
 
-    /// Counts a run that is made.
-    pub fn count(&self) {
+    fn run_ended(&self) {
         if let Some(terminal) = &self.terminal {
             terminal.made.inc(1);
             return;
         }
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made();
         made.runs += 1;
-        if self.runs > TOLD_ONE_BY_ONE && made.last_line.elapsed() >= LINE_INTERVAL {
+        if made.of > SHOWN_ONE_BY_ONE && made.last_line.elapsed() >= LINE_INTERVAL {
             made.last_line = Instant::now();
-            output::note(&format!("{} of {} runs made", made.runs, self.runs));
+            output::note(&format!("{} of {} runs made", made.runs, made.of));
         }
     }
-}
 
-impl Drop for Board {
-    fn drop(&mut self) {
+    fn end(&self) {
         if let Some(terminal) = &self.terminal {
             terminal.made.finish_and_clear();
         }
@@ -109,21 +120,20 @@ pub fn set_style(bar: &ProgressBar, template: &str) {
     }
 }
 
-/// Tells people how a run is going.
-pub struct Teller {
+/// Shows how one run is going.
+struct RunLine {
     title: String,
     duration: Time,
     bar: Option<ProgressBar>,
     /// Says nothing without a terminal: there are too many runs.
-    quiet: bool,
+    is_quiet: bool,
     last_line: Instant,
     /// For each flow: when how many bytes had been received, over the last second.
     received: Vec<(String, VecDeque<(i64, i64)>)>,
 }
 
-impl Teller {
-    /// Shows the latest samples.
-    pub fn tell(&mut self, progress: &Progress) {
+impl RunObserver for RunLine {
+    fn progress(&mut self, progress: &Progress) {
         let left = self.duration.0.saturating_sub(progress.elapsed.0) as f64 * 1e-9;
         let flows: Vec<String> = progress.flows.iter().map(|f| self.flow(f)).collect();
         let text = format!("{left:4.1} s left  {}", flows.join("  "));
@@ -132,21 +142,24 @@ impl Teller {
                 bar.set_position(progress.elapsed.0 / 1_000_000);
                 bar.set_message(text);
             }
-            None if !self.quiet && self.last_line.elapsed() >= LINE_INTERVAL => {
+            None if !self.is_quiet && self.last_line.elapsed() >= LINE_INTERVAL => {
                 self.last_line = Instant::now();
                 output::note(&format!("{}: {text}", self.title));
             }
             None => {}
         }
     }
+}
 
-    /// Takes the line away.
-    pub fn finish(&self) {
+impl Drop for RunLine {
+    fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
+}
 
+impl RunLine {
     fn flow(&mut self, sample: &FlowSample) -> String {
         let mut parts = vec![sample.flow.clone()];
         if let Some(goodput) = self.goodput(sample) {

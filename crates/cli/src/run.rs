@@ -7,25 +7,19 @@ use std::{
 };
 
 use clap::Args;
-use lab::{Journal, TimeMode};
-use scenario::Kind;
+use experiment::{
+    EngineChoice, EngineChoices, Experiment, Keep, LabSetup, Made, RunOptions, Selection, make_all, now,
+};
 use schema::{PublishedVerdict, RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
 use crate::{
-    batch,
-    engine::{Engine, Engines},
     exit::Exit,
     interrupt,
-    job::{Asked, Job, Keep, Means, now},
-    jobs::{Wanted, jobs},
-    lab_command::clean_journal,
-    lab_engine::{self, LabSetup},
-    open::{parse_set, read_scenario},
+    open::{parse_set, read_experiment},
     output,
     progress::Board,
-    repeat::RepeatTime,
 };
 
 /// What to run, and how.
@@ -36,7 +30,7 @@ pub struct RunArgs {
     /// Engines, separated by commas: model, sim, lab, or all for these three; and kernel, or kernel:VERSION as in
     /// kernel:6.1, the lab inside a guest kernel in virtual time (see `longfat kernel`)
     #[arg(long, value_delimiter = ',', default_value = "lab", value_name = "ENGINES")]
-    engine: Vec<Engines>,
+    engine: Vec<EngineChoices>,
     /// Only these variants (may be given several times, or separated by commas)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     variant: Vec<String>,
@@ -65,26 +59,21 @@ pub struct RunArgs {
 
 /// Runs the scenario.
 pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    let file = read_scenario(&args.file)?;
-    file.check_runnable().map_err(Exit::Scenario)?;
-    let asked = Asked {
-        file: &file,
-        path: &args.file,
-        host: lab::host_info(),
-        changed: !args.sets.is_empty(),
+    let experiment = Experiment {
         kernel: args.kernel,
-        traced: &args.trace,
+        traced: args.trace.clone(),
+        sets: args.sets.clone(),
+        ..read_experiment(&args.file)?
     };
-    let engines = Engines::chosen(&args.engine);
-    let wanted = Wanted { engines: &engines, variants: &args.variant, sets: &args.sets, ..Wanted::default() };
-    let jobs = jobs(&asked, &wanted)?;
-    check_traced(&args.trace, &jobs)?;
-    for job in jobs.iter().filter(|job| job.engine == Engine::Lab) {
-        lab::check_flows(&job.scenario).map_err(lab_engine::failure)?;
-    }
+    let engines = EngineChoices::chosen(&args.engine);
+    let in_lab = engines.contains(&EngineChoice::Lab);
+    let selection = Selection { engines, variants: args.variant.clone(), ..Selection::default() };
+    let jobs = experiment.jobs(&selection)?;
+    experiment.check(&jobs)?;
     let stop = interrupt::flag()?;
-    let setup = match engines.contains(&Engine::Lab) {
-        true => Some(lab_setup(args.ports)?),
+    let board = Board::new();
+    let setup = match in_lab {
+        true => Some(LabSetup::acquire(args.ports, &board)?),
         false => None,
     };
     let keep = match &args.report {
@@ -94,20 +83,24 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         }
         None => Keep::Record(runs_dir),
     };
-    let board = Board::new(jobs.len());
-    let means =
-        Means { lab: setup.as_ref(), keep, board: &board, stop: &stop, repeat_time: RepeatTime::default() };
-    let mut made = batch::make_all(&jobs, &means, args.jobs)?;
-    drop(board);
+    let options = RunOptions {
+        lab: setup.as_ref(),
+        keep,
+        observer: &board,
+        stop: &stop,
+        side_by_side: args.jobs,
+        ..RunOptions::default()
+    };
+    let mut made = make_all(&jobs, &options)?;
     let failed = made.iter_mut().find_map(|one| one.failed.take());
     let runs: Vec<RunSummary> = made.iter().map(|m| m.summary.clone()).collect();
-    let summary = asked.summary(runs);
+    let summary = experiment.summary(runs);
     let told = match json {
         true => output::json(&summary),
         false => output::text(&tables(&summary, args.report.as_deref())),
     };
     if let Some(path) = &args.report {
-        let loaded: Vec<LoadedRun> = made.into_iter().filter_map(|m| m.loaded).collect();
+        let loaded: Vec<LoadedRun> = made.into_iter().filter_map(|made| loaded(&experiment, made)).collect();
         let page = view::report(
             &summary,
             &loaded,
@@ -117,7 +110,7 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     }
     // How the work ended counts for more than whether somebody read of it.
     if let Some(error) = failed {
-        return Err(error);
+        return Err(error.into());
     }
     if stop.load(Ordering::Relaxed) {
         return Err(Exit::Interrupted.into());
@@ -126,19 +119,11 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     told
 }
 
-/// What is to be traced must be there.
-fn check_traced(traced: &[String], jobs: &[Job<'_>]) -> anyhow::Result<()> {
-    let simulated = || jobs.iter().filter(|job| job.engine == Engine::Sim);
-    if !traced.is_empty() && simulated().next().is_none() {
-        return Err(Exit::BadInput("--trace is the simulator's: add --engine sim".into()).into());
-    }
-    for (name, job) in traced.iter().flat_map(|name| simulated().map(move |job| (name, job))) {
-        let mut tcp = job.scenario.flows.iter().filter(|flow| matches!(flow.kind, Kind::Tcp(_)));
-        if !tcp.any(|flow| flow.name == *name) {
-            return Err(Exit::BadInput(format!("--trace {name}: there is no TCP flow of this name")).into());
-        }
-    }
-    Ok(())
+/// A run with its rows, for a report.
+fn loaded(experiment: &Experiment, made: Made) -> Option<LoadedRun> {
+    let rows = made.rows?;
+    let summary = experiment.summary(vec![made.summary]);
+    Some(LoadedRun::from_rows(summary, rows.record, rows.flows, rows.links, rows.events))
 }
 
 /// A report's directory must be there: better known before the runs than after them.
@@ -163,19 +148,6 @@ pub fn command_line() -> String {
     words.join(" ")
 }
 
-/// Cleans up after dead labs and gets the right to make new ones.
-pub fn lab_setup(ports: Option<lab::Backend>) -> anyhow::Result<LabSetup> {
-    // Before the privilege: in a user namespace this user would look like root.
-    let journal = Journal::of_this_user();
-    if let Err(error) = clean_journal(&journal) {
-        // What cannot be cleaned does not stand in the way of a new lab.
-        output::note(&format!("longfat: {error}"));
-    }
-    let privilege = lab::acquire().map_err(lab_engine::failure)?;
-    let backend = ports.unwrap_or_else(lab::Backend::for_this_machine);
-    Ok(LabSetup { journal, privilege, time: TimeMode::Real, backend })
-}
-
 /// The tables for people.
 fn tables(summary: &Summary, report: Option<&Path>) -> String {
     let mut text = format!("{}\n{}\n", summary.title, view::table::verdicts(&summary.runs));
@@ -183,8 +155,8 @@ fn tables(summary: &Summary, report: Option<&Path>) -> String {
     let mut told: Vec<String> = Vec::new();
     for run in &summary.runs {
         let label = match &run.variant {
-            Some(variant) => format!("{} {variant}", view::engine(run)),
-            None => view::engine(run),
+            Some(variant) => format!("{} {variant}", run.engine_label()),
+            None => run.engine_label(),
         };
         let unreliable = (!run.quality.ok)
             .then(|| format!("{label}: unreliable measurement: {}\n", run.quality.reasons().join("; ")));

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::{open::read_mn, output};
+use experiment::scenario_file::read_mn;
+
+use crate::output;
 
 /// What to do about scenario files.
 #[derive(Debug, Subcommand)]

@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
+use experiment::{clean_journal, scenario_file};
 use lab::{
     Journal, Standing,
     standing::{Answer, KeepOptions, NodeStatus, Request, Status, ask},
@@ -21,9 +22,7 @@ use serde_json::{Value, json};
 use crate::{
     exit::{Exit, chain},
     interrupt,
-    lab_command::clean_journal,
-    lab_engine,
-    open::{self, parse_set, read_scenario, read_told_scenario},
+    open::{parse_set, read_scenario},
     output,
 };
 
@@ -74,7 +73,7 @@ impl UpArgs {
 
     fn resolve(&self, file: &ScenarioFile) -> anyhow::Result<Scenario> {
         let variant = self.variant.as_deref().or_else(|| file.variants().next());
-        open::resolve(file, &self.file, variant, &self.sets)
+        Ok(scenario_file::resolve(file, &self.file, variant, &self.sets)?)
     }
 }
 
@@ -189,11 +188,11 @@ pub fn exec_command(lab: &str, host: &str) -> anyhow::Result<Command> {
 /// The process that keeps the lab.
 pub fn keep(args: &UpArgs) -> anyhow::Result<()> {
     // Its notes were told by `up`, which started us.
-    let scenario = args.resolve(&read_told_scenario(&args.file)?)?;
+    let scenario = args.resolve(&scenario_file::read(&args.file, |_| {})?)?;
     lab::standing::begin_session();
     let journal = Journal::of_this_user();
     let stop: std::sync::Arc<AtomicBool> = interrupt::flag()?;
-    let privilege = lab::acquire().map_err(lab_engine::failure)?;
+    let privilege = lab::acquire().map_err(experiment::Error::from)?;
     let name = args.name();
     let options = KeepOptions {
         name: &name,
@@ -208,7 +207,7 @@ pub fn keep(args: &UpArgs) -> anyhow::Result<()> {
         let _ = output::text(&name);
         lab::standing::leave_terminal();
     };
-    lab::standing::keep(&scenario, &options, ready).map_err(lab_engine::failure)
+    Ok(lab::standing::keep(&scenario, &options, ready).map_err(experiment::Error::from)?)
 }
 
 /// Runs a program on a node, in this terminal.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use schema::FlowSample;
 
-use crate::confidence::half_width;
+use experiment::confidence::half_width;
 
 /// Batches, at least; more time makes them longer, not more.
 const BATCHES: usize = 10;

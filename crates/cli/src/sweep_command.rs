@@ -3,30 +3,24 @@
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    sync::atomic::Ordering,
 };
 
 use clap::Args;
-use scenario::{Figure, Kind, Metric, RunMetric, Scenario, ScenarioFile};
-use schema::RunSummary;
+use experiment::{
+    Earlier, EngineChoice, EngineChoices, Error, Experiment, FitRange, Keep, LabSetup, RunOptions, Search,
+    Selection, fit,
+};
+use schema::{FitDocument, SWEEP_SCHEMA};
 use units::KernelVersion;
 
 use crate::{
-    batch,
-    earlier::Earlier,
-    engine::{Engine, Engines},
     exit::Exit,
-    fit_command::{self, FitRange, parse_range},
     interrupt,
-    job::{Asked, Job, Keep, Means},
-    jobs::{Wanted, jobs},
-    open::{parse_set, read_scenario},
+    open::{parse_set, read_experiment},
     output,
     progress::Board,
     records,
-    repeat::RepeatTime,
-    run::{check_directory, command_line, lab_setup},
-    sweep_points::{self, PointRun},
+    run::{check_directory, command_line},
 };
 
 /// What to sweep, and what to make of it.
@@ -40,7 +34,7 @@ pub struct SweepArgs {
     pub over: Vec<(String, Vec<String>)>,
     /// Search the value of a field with which the published figures are met best, as in
     /// `--fit links.s1-s2.forward.queue=10p..1000p`
-    #[arg(long, value_name = "PATH=LOW..HIGH", value_parser = parse_range,
+    #[arg(long, value_name = "PATH=LOW..HIGH",
           conflicts_with_all = ["over", "metric", "again"])]
     pub fit: Vec<FitRange>,
     /// With --fit: only the figures with these ids
@@ -52,7 +46,7 @@ pub struct SweepArgs {
     /// Engines, separated by commas: model, sim, lab, or all for these three; and kernel, or kernel:VERSION, a guest kernel
     /// in virtual time
     #[arg(long, value_delimiter = ',', default_value = "sim", value_name = "ENGINES")]
-    pub engine: Vec<Engines>,
+    pub engine: Vec<EngineChoices>,
     /// Only these variants (may be given several times, or separated by commas)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub variant: Vec<String>,
@@ -86,10 +80,10 @@ pub struct SweepArgs {
 }
 
 /// What there is to show in the end.
-pub struct Shown {
-    pub title: String,
-    pub text: String,
-    pub svg: String,
+struct Shown {
+    title: String,
+    text: String,
+    svg: String,
 }
 
 /// Runs the command.
@@ -97,86 +91,94 @@ pub fn run(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     for path in [&args.output, &args.report].into_iter().flatten() {
         check_directory(path)?;
     }
-    if !args.fit.is_empty() {
-        return fit_command::run(args, json);
+    match args.fit.is_empty() {
+        true => sweep(args, runs_dir, json),
+        false => search(args, json),
     }
+}
+
+fn sweep(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let [path] = args.files.as_slice() else {
         return Err(Exit::BadInput("several scenario files are for --fit alone".into()).into());
     };
-    let file = read_scenario(path)?;
-    file.check_runnable().map_err(Exit::Scenario)?;
-    let asked = asked(args, &file, path);
-    let engines = Engines::chosen(&args.engine);
-    let wanted = Wanted {
-        engines: &engines,
-        variants: &args.variant,
-        sets: &args.sets,
-        over: &args.over,
+    let experiment = experiment(args, path)?;
+    let selection = Selection {
+        engines: EngineChoices::chosen(&args.engine),
+        variants: args.variant.clone(),
+        over: args.over.clone(),
         repeat: args.repeat,
     };
-    let jobs = jobs(&asked, &wanted)?;
-    let names: Vec<String> = fields(&file, args);
-    let measured = match (&args.metric, jobs.first()) {
-        (_, None) => return Err(Exit::BadInput("there is nothing to run".into()).into()),
-        _ if names.is_empty() => {
-            return Err(Exit::BadInput(
-                "nothing is swept: say --over PATH=V1,V2, or write [[sweeps]]".into(),
-            )
-            .into());
-        }
-        (Some(text), Some(job)) => metric(text, &job.scenario)?,
-        (None, Some(_)) => default_metric(&jobs)?,
+    let earlier = match args.again {
+        true => Earlier::none(),
+        false => Earlier::of(runs_dir, experiment.file.name())?,
     };
-    let runs = make(args, &asked, &jobs, runs_dir)?;
-    let sweep = sweep_points::sweep(&asked, &runs, &names, &measured);
+    let plan = experiment.plan_sweep(&selection, args.metric.as_deref(), &earlier)?;
+    let stop = interrupt::flag()?;
+    let board = Board::new();
+    let setup = match plan.missing().iter().any(|job| job.engine == EngineChoice::Lab) {
+        true => Some(LabSetup::acquire(args.ports, &board)?),
+        false => None,
+    };
+    let options = RunOptions {
+        lab: setup.as_ref(),
+        keep: Keep::Record(runs_dir),
+        observer: &board,
+        stop: &stop,
+        side_by_side: args.jobs,
+        ..RunOptions::default()
+    };
+    let sweep = plan.run(&options).inspect_err(|error| {
+        if matches!(error, Error::Interrupted) {
+            output::note("interrupted; the same command goes on from here");
+        }
+    })?;
     let text = view::sweep::sweep(&sweep);
-    let told = match json {
+    let shown = match json {
         true => output::json(&sweep),
         false => output::text(&format!("{}\n{text}", sweep.title)),
     };
-    show(args, &Shown { title: sweep.title.clone(), text, svg: view::sweep::sweep_chart(&sweep) })?;
-    told
+    draw(args, &Shown { title: sweep.title.clone(), text, svg: view::sweep::sweep_chart(&sweep) })?;
+    shown
 }
 
-/// What `--metric` names.
-fn metric(text: &str, scenario: &Scenario) -> Result<Figure, Exit> {
-    let found = scenario.figure(text).map_err(|why| Exit::BadInput(format!("--metric {text}: {why}")))?;
-    match found.is_closed_form() {
-        true => Err(Exit::BadInput(format!("--metric {text}: a closed form is a figure of no run"))),
-        false => Ok(found),
-    }
+/// `--fit`.
+fn search(args: &SweepArgs, json: bool) -> anyhow::Result<()> {
+    let engines = EngineChoices::chosen(&args.engine);
+    let [engine] = engines.as_slice() else {
+        return Err(Exit::BadInput("--fit takes one engine, sim or model".into()).into());
+    };
+    let experiments: Vec<Experiment> =
+        args.files.iter().map(|path| experiment(args, path)).collect::<anyhow::Result<_>>()?;
+    let search = Search {
+        engine: engine.clone(),
+        ranges: args.fit.clone(),
+        ids: args.to.clone(),
+        variants: args.variant.clone(),
+        repeat: args.repeat,
+        most_runs: args.most_runs,
+    };
+    let (stop, board) = (interrupt::flag()?, Board::new());
+    let options =
+        RunOptions { observer: &board, stop: &stop, side_by_side: args.jobs, ..RunOptions::default() };
+    let fit = fit(&experiments, &search, &options)?;
+    let text = view::sweep::fit(&fit);
+    let svg = view::sweep::fit_chart(&fit);
+    let document = FitDocument { schema: SWEEP_SCHEMA.into(), host: lab::host_info(), fit };
+    let shown = match json {
+        true => output::json(&document),
+        false => output::text(&text),
+    };
+    draw(args, &Shown { title: format!("fit of {}", document.fit.scenarios.join(", ")), text, svg })?;
+    shown
 }
 
-/// What is measured where nothing is said: the first TCP flow's goodput, else the first flow's that has one, else the first flow's
-/// mean round-trip time; where the runs have not the same flows, as when streams are swept, all flows' goodput together.
-fn default_metric(jobs: &[Job<'_>]) -> Result<Figure, Exit> {
-    let flows = jobs.first().map_or(&[][..], |job| &job.scenario.flows);
-    let of = |flow: &scenario::Flow, metric| Figure::Flow { flow: flow.name.clone(), metric };
-    let tcp = flows.iter().find(|flow| matches!(flow.kind, Kind::Tcp(_)));
-    let found = tcp
-        .or_else(|| flows.iter().find(|flow| Metric::Goodput.applies_to(&flow.kind)))
-        .map(|flow| of(flow, Metric::Goodput))
-        .or_else(|| flows.first().map(|flow| of(flow, Metric::MeanRtt)))
-        .ok_or_else(|| Exit::BadInput("the scenario has no flows".into()))?;
-    let names = |job: &Job<'_>| job.scenario.flows.iter().map(|flow| flow.name.clone()).collect::<Vec<_>>();
-    let same = jobs.windows(2).all(|pair| names(&pair[0]) == names(&pair[1]));
-    Ok(if same { found } else { Figure::Run(RunMetric::Goodput) })
-}
-
-/// What all runs on a file share.
-pub fn asked<'a>(args: &SweepArgs, file: &'a ScenarioFile, path: &'a Path) -> Asked<'a> {
-    Asked {
-        file,
-        path,
-        host: lab::host_info(),
-        kernel: args.kernel,
-        traced: &[],
-        changed: !args.sets.is_empty(),
-    }
+/// A scenario file with what the command says of all of its runs.
+fn experiment(args: &SweepArgs, path: &Path) -> anyhow::Result<Experiment> {
+    Ok(Experiment { kernel: args.kernel, sets: args.sets.clone(), ..read_experiment(path)? })
 }
 
 /// The picture and the page, where they are asked for.
-pub fn show(args: &SweepArgs, shown: &Shown) -> anyhow::Result<()> {
+fn draw(args: &SweepArgs, shown: &Shown) -> anyhow::Result<()> {
     if let Some(path) = &args.output {
         output::file(path, records::picture(path, &shown.svg)?)?;
     }
@@ -184,57 +186,6 @@ pub fn show(args: &SweepArgs, shown: &Shown) -> anyhow::Result<()> {
         output::file(path, view::sweep::sweep_page(&shown.title, &shown.text, &shown.svg, &command_line()))?;
     }
     Ok(())
-}
-
-/// The swept fields: the file's, then the command's.
-fn fields(file: &ScenarioFile, args: &SweepArgs) -> Vec<String> {
-    let of_file = file.points().into_iter().next().unwrap_or_default();
-    let of_command = args.over.iter().map(|(field, _)| field.clone());
-    of_file.into_iter().map(|(field, _)| field).chain(of_command).collect()
-}
-
-/// Makes the runs that are not on record yet, and returns all of them in the order of the jobs.
-fn make<'a>(
-    args: &SweepArgs,
-    asked: &Asked<'_>,
-    jobs: &'a [Job<'a>],
-    runs_dir: &Path,
-) -> anyhow::Result<Vec<PointRun<'a>>> {
-    let earlier = match args.again {
-        true => Earlier::none(),
-        false => Earlier::of(runs_dir, asked.file.name())?,
-    };
-    let found: Vec<Option<RunSummary>> = jobs.iter().map(|job| earlier.find(job)).collect();
-    let missing: Vec<Job<'_>> =
-        jobs.iter().zip(&found).filter(|(_, found)| found.is_none()).map(|(job, _)| job.clone()).collect();
-    let stop = interrupt::flag()?;
-    let setup = match missing.iter().any(|job| job.engine == Engine::Lab) {
-        true => Some(lab_setup(args.ports)?),
-        false => None,
-    };
-    let board = Board::new(missing.len());
-    let means = Means {
-        lab: setup.as_ref(),
-        keep: Keep::Record(runs_dir),
-        board: &board,
-        stop: &stop,
-        repeat_time: RepeatTime::default(),
-    };
-    let mut made = batch::make_all(&missing, &means, args.jobs)?;
-    drop(board);
-    if let Some(error) = made.iter_mut().find_map(|one| one.failed.take()) {
-        return Err(error);
-    }
-    if stop.load(Ordering::Relaxed) {
-        output::note("interrupted; the same command goes on from here");
-        return Err(Exit::Interrupted.into());
-    }
-    let mut made = made.into_iter().map(|one| one.summary);
-    let one = |(job, found): (&'a Job<'a>, Option<RunSummary>)| {
-        let earlier = found.is_some();
-        found.or_else(|| made.next()).map(|run| PointRun { job, run, earlier })
-    };
-    Ok(jobs.iter().zip(found).filter_map(one).collect())
 }
 
 /// `PATH=V1,V2,...`; commas within brackets, braces and quotes do not part values.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     cc_command,
     exit::Exit,
-    interrupt, lab_engine,
+    interrupt,
     output::{self, Finish},
     test_args::TestArgs,
     test_latency,
@@ -76,7 +76,7 @@ fn congestion_control(
     options: &mut ClientOptions,
 ) -> anyhow::Result<Option<cc::kernel::Registration>> {
     let Some(name) = args.congestion() else { return Ok(None) };
-    if lab::has_congestion_control(name).map_err(lab_engine::failure)? {
+    if lab::has_congestion_control(name).map_err(experiment::Error::from)? {
         return Ok(None);
     }
     let Some(source) = cc::Source::built_in(name) else {

@@ -16,7 +16,6 @@ use tune::Outgoing;
 use verdict::{Buffer, FlowContext, FlowTimes, Generator};
 
 use crate::{
-    flow_context,
     measured_record::{self, begun, complete, started},
     steadiness::Estimate,
     test_latency,
@@ -230,7 +229,7 @@ fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String
     let there = start.peer_name.clone();
     let (from, to) = if sends { (here, there) } else { (there, here) };
     let tuned = |sysctl: &str| {
-        let values = flow_context::setting(None, sysctl)
+        let values = experiment::flow_context::setting(None, sysctl)
             .map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u64>>());
         values.and_then(|values| values.try_into().ok()).map_or(Buffer::Unknown, Buffer::Tuned)
     };

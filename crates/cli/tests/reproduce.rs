@@ -26,7 +26,7 @@ fn every_published_id_is_listed_and_the_closed_forms_agree() {
     assert_eq!(document["schema"], "longfat.reproduce/1");
     let results = document["results"].as_array().unwrap();
     let listed: Vec<&str> = results.iter().map(|r| r["id"].as_str().unwrap()).collect();
-    for id in include_str!("published_ids.txt").lines() {
+    for id in include_str!("../../experiment/tests/published_ids.txt").lines() {
         assert!(listed.contains(&id), "{id}");
     }
     for result in results {

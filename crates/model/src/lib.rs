@@ -29,7 +29,9 @@ mod receive_share;
 pub mod report;
 mod search;
 mod start;
+mod sweep_knees;
 mod window;
+mod window_law;
 mod wire;
 
 pub use aimd::{
@@ -51,6 +53,7 @@ pub use predict::{Law, Limit, PathInputs, Prediction, predict};
 pub use receive_share::{HALF, first_packet_segs, received_truesize, window_share};
 pub use search::{Range, Tried, root_mean_square, search};
 pub use start::{INITIAL_WINDOW_SEGS, Start, initial_window_bytes};
+pub use sweep_knees::{KneePoint, knees};
 pub use window::{
     MAX_WINDOW, MAX_WINDOW_SCALE, bdp, bdp_f64, hol_throughput_share, scaled_window, throughput_bps,
     window_scale, window_utilization,

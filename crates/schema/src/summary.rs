@@ -89,6 +89,16 @@ pub struct RunSummary {
     pub discarded: Vec<DiscardedRun>,
 }
 
+impl RunSummary {
+    /// The engine, with its version where it is a guest kernel, as in `kernel 6.1.192`.
+    pub fn engine_label(&self) -> String {
+        match &self.kernel {
+            Some(version) if self.engine == "kernel" => format!("kernel {version}"),
+            _ => self.engine.clone(),
+        }
+    }
+}
+
 /// One flow of a run. Figures that an engine does not know are `null`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowSummary {

@@ -8,7 +8,7 @@ use schema::{FlowSummary, RunSummary};
 pub(crate) fn run_labels(runs: &[&RunSummary]) -> Vec<String> {
     let ways: [fn(&RunSummary) -> String; 4] = [
         |run| run.variant.clone().unwrap_or_default(),
-        |run| format!("{} {}", variant(run), engine(run)).trim().to_owned(),
+        |run| format!("{} {}", variant(run), run.engine_label()).trim().to_owned(),
         detailed,
         |run| run.id.clone(),
     ];
@@ -20,7 +20,7 @@ pub(crate) fn run_labels(runs: &[&RunSummary]) -> Vec<String> {
 
 /// The variant, engine, swept values and repeat, as in `tuned lab r2`.
 pub(crate) fn detailed(run: &RunSummary) -> String {
-    let mut label = format!("{} {}", variant(run), engine(run)).trim().to_owned();
+    let mut label = format!("{} {}", variant(run), run.engine_label()).trim().to_owned();
     for (field, value) in &run.sweep {
         label.push_str(&format!(" {field}={value}"));
     }
@@ -28,14 +28,6 @@ pub(crate) fn detailed(run: &RunSummary) -> String {
         label.push_str(&format!(" r{}", run.repeat));
     }
     label
-}
-
-/// The engine, with its version where it is a guest kernel.
-pub fn engine(run: &RunSummary) -> String {
-    match &run.kernel {
-        Some(version) if run.engine == "kernel" => format!("kernel {version}"),
-        _ => run.engine.clone(),
-    }
 }
 
 /// The congestion controls of flows that are shown together, parameters included.

@@ -15,7 +15,7 @@ use verdict::{FlowContext, FlowTimes};
 use watch::{Cookie, Followed, Watcher, monotonic_ns};
 
 use super::flows::{self, Pairs};
-use crate::{job, measured_record};
+use crate::measured_record;
 
 /// The engine's name in the record.
 const ENGINE: &str = "watch";
@@ -69,7 +69,7 @@ impl Recording {
     /// Begins the record of whatever `filter` means.
     pub fn begin(runs_dir: &Path, filter: &str) -> anyhow::Result<Self> {
         let title = if filter.is_empty() { "all connections".into() } else { filter.to_string() };
-        let started = job::now();
+        let started = experiment::now();
         let summary = summary(&title, measured_record::begun(ENGINE, started.clone()));
         let writer = measured_record::create(runs_dir, "Watched connections", &summary)?;
         Ok(Recording {

@@ -7,7 +7,9 @@ use scenario::Amount;
 use schema::{PublishedResult, RunSummary, SweepKnee, SweptField, SweptValue};
 
 use super::documents::{MetricPoint, PublishedRow, SweepDocument, SweepMetric};
-use crate::{KneePoint, label, sweep::tell_knee};
+use model::KneePoint;
+
+use crate::sweep::tell_knee;
 
 /// What a flow's summary has of a metric.
 type FlowFigure = fn(&schema::FlowSummary) -> Option<f64>;
@@ -86,7 +88,7 @@ fn points(
             SweptValue { number: Amount::parse(&text).map(|amount| amount.value), text }
         };
         let values: Vec<SweptValue> = fields.iter().map(value).collect();
-        let engine = label::engine(run);
+        let engine = run.engine_label();
         let same =
             |p: &&mut MetricPoint| (&p.engine, &p.variant, &p.values) == (&engine, &run.variant, &values);
         match points.iter_mut().find(same) {
@@ -131,7 +133,7 @@ fn knees(
             runs: point.runs.iter().filter_map(summary).collect(),
         })
         .collect();
-    let found = crate::knees(&points, &first.field, metric.0);
+    let found = model::knees(&points, &first.field, metric.0);
     let told = found.iter().map(|knee| {
         let others = knee.others.iter().map(|value| value.text.as_str());
         let of: Vec<&str> =

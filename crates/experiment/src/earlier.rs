@@ -5,7 +5,10 @@ use std::{path::Path, time::SystemTime};
 use record::Run;
 use schema::RunSummary;
 
-use crate::job::{Job, rfc3339, simulated_kernel};
+use crate::{
+    Job, Result,
+    job::{rfc3339, simulated_kernel},
+};
 
 /// The complete records of one scenario that this program made on this machine.
 pub struct Earlier {
@@ -19,7 +22,10 @@ impl Earlier {
     }
 
     /// Of the scenario called `name`. Records that are older than the program do not count: another one made them.
-    pub fn of(runs_dir: &Path, name: &str) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// Where the directory cannot be read.
+    pub fn of(runs_dir: &Path, name: &str) -> Result<Self> {
         let program = std::env::current_exe().and_then(|path| path.metadata()).and_then(|m| m.modified());
         let built = program.ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         let since = built.and_then(|t| jiff::Timestamp::from_second(t.as_secs().try_into().ok()?).ok());
@@ -38,9 +44,9 @@ impl Earlier {
         let is_same = |run: &&Run| {
             let made = run.run();
             made.engine == job.engine.name()
-                && made.variant.as_deref() == job.variant
+                && made.variant == job.variant
                 && made.seed == job.scenario.seed
-                && run.summary.host == job.asked.host
+                && run.summary.host == job.experiment.host
                 && made.kernel == kernel
                 && run.scenario_toml().is_ok_and(|text| text == toml)
         };

@@ -12,31 +12,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
 use guest::{Cache, Guest, Image, Line, Running, init::OUTPUT};
 use lab::Progress;
-use record::Writer;
 use scenario::{Cc, Kind, Scenario};
 use schema::{FlowSample, RunSummary, SUMMARY_SCHEMA, Summary};
 use serde::{Deserialize, Serialize};
 use units::Time;
 
-use crate::{exit::Exit, flow_context::FlowPath, kernel_command, lab_engine::Rows};
+use super::{Engine, Task};
+use crate::{Error, ErrorKind, Outcome, Result, RunObserver, error::Attempted, flow_context::FlowPath};
 
 /// The shared directory's name, inside the record's.
 const SHARED_DIR: &str = "guest";
 /// What is in the shared directory: the scenario,
-pub const SCENARIO: &str = "scenario.toml";
+pub(super) const SCENARIO: &str = "scenario.toml";
 /// the summary of the run as it was begun,
-pub const BEGUN: &str = "begun.json";
+pub(super) const BEGUN: &str = "begun.json";
 /// the guest's records,
-pub const RUNS: &str = "runs";
+pub(super) const RUNS: &str = "runs";
 /// how far the run is,
-pub const PROGRESS: &str = "progress.json";
+pub(super) const PROGRESS: &str = "progress.json";
 /// why the guest's program failed, if it did,
-pub const FAILURE: &str = "failure.json";
+pub(super) const FAILURE: &str = "failure.json";
 /// and a file that asks the guest to stop early.
-pub const STOP: &str = "stop";
+pub(super) const STOP: &str = "stop";
 
 /// A guest's memory beside what is on the way in its network, bytes. Only what is used is taken from this machine.
 const BASE_MEMORY: u64 = 2 << 30;
@@ -57,16 +56,16 @@ const CONSOLE_LINES: usize = 20;
 
 /// Why the guest's program failed.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Failure {
-    /// Its exit code.
-    pub exit: u8,
+pub(super) struct Failure {
+    /// Whose business it is.
+    pub kind: ErrorKind,
     /// The error and its causes.
     pub message: String,
 }
 
 /// How far a run is, as the guest reports it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct ProgressReport {
+pub(super) struct ProgressReport {
     elapsed_ns: u64,
     flows: Vec<ProgressFlow>,
 }
@@ -119,11 +118,11 @@ impl ProgressReport {
 /// The kernel of this version or name, without a request the newest; its checksum is right.
 ///
 /// # Errors
-/// Exit code 4 where the user has none: the message says which command makes one. Where the file is damaged.
-pub fn find(request: Option<&str>) -> anyhow::Result<Image> {
+/// Where the user has none: the message says which command makes one. Where the file is damaged.
+pub fn find(request: Option<&str>) -> Result<Image> {
     let image = Cache::of_this_user().and_then(|cache| cache.find(request));
-    let image = image.map_err(|error| Exit::Missing(error.to_string()))?;
-    image.verify().map_err(kernel_command::failure)?;
+    let image = image.map_err(|error| Error::Missing(error.to_string()))?;
+    image.verify()?;
     Ok(image)
 }
 
@@ -132,26 +131,24 @@ pub fn find(request: Option<&str>) -> anyhow::Result<Image> {
 /// # Errors
 /// Congestion controls of C files: User-Mode Linux cannot load them (struct_ops needs a BPF JIT compiler). Flows whose path
 /// takes no time: the guest's clock would never move.
-pub fn check(scenario: &Scenario) -> anyhow::Result<()> {
-    lab::check_flows(scenario).map_err(crate::lab_engine::failure)?;
+pub fn check(scenario: &Scenario) -> Result<()> {
+    lab::check_flows(scenario)?;
     for flow in &scenario.flows {
         let Kind::Tcp(tcp) = &flow.kind else { continue };
         if let Some(cc @ (Cc::Own { .. } | Cc::File { .. })) = &tcp.cc {
-            return Err(Exit::Missing(format!(
+            return Err(Error::Missing(format!(
                 "flow {}: a guest kernel cannot load the congestion control {:?} from a C file (User-Mode Linux has no \
                  struct_ops); use --engine sim, or a name of the kernel's own such as cubic, bbr or highspeed",
                 flow.name,
                 cc.name()
-            ))
-            .into());
+            )));
         }
         if FlowPath::of(scenario, flow).is_some_and(|path| is_instant(&path)) {
-            return Err(Exit::BadInput(format!(
+            return Err(Error::BadInput(format!(
                 "flow {}: no link on its path has a rate or a delay, so all of its data would be sent in no time and the guest's \
                  clock would never move; give a link a rate",
                 flow.name
-            ))
-            .into());
+            )));
         }
     }
     Ok(())
@@ -174,38 +171,43 @@ fn memory(scenario: &Scenario) -> u64 {
     BASE_MEMORY + COPIES * links.fold(0, u64::saturating_add).min(MAX_HELD)
 }
 
-/// Runs the scenario in a guest and completes `summary`. Progress goes to `report`.
-pub fn run(
-    scenario: &Scenario,
-    summary: RunSummary,
-    kernel: &Image,
-    report: &mut dyn FnMut(&Progress),
-    writer: &mut Writer,
-    stop: &AtomicBool,
-) -> anyhow::Result<Rows> {
-    let began = Instant::now();
-    let shared = Shared::create(writer.path(), scenario, &summary)?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let guest = Guest {
-        kernel: &kernel.path,
-        memory: memory(scenario),
-        shared: &shared.0,
-        init: &program,
-        arguments: &["guest".into(), "init".into(), scenario.seed.to_string().into()],
-    };
-    let mut running = guest.boot().map_err(kernel_command::failure)?;
-    let console = follow(&mut running, report, &shared, stop)?;
-    drop(running);
-    shared.take(writer.path(), summary, &console, began.elapsed())
+/// The lab inside a guest kernel.
+pub(crate) struct Kernel<'a> {
+    pub image: &'a Image,
+}
+
+impl Engine for Kernel<'_> {
+    fn run(&self, task: Task<'_>) -> Result<Outcome> {
+        let Task { scenario, begun, observer, writer, stop } = task;
+        let Some(writer) = writer else {
+            return Err(Error::BadInput("a guest needs a directory for its record".into()));
+        };
+        let began = Instant::now();
+        let shared = Shared::create(writer.path(), scenario, &begun)?;
+        let program = std::env::current_exe().attempted(|| "find this program's own file".into())?;
+        let guest = Guest {
+            kernel: &self.image.path,
+            memory: memory(scenario),
+            shared: &shared.0,
+            init: &program,
+            arguments: &["guest".into(), "init".into(), scenario.seed.to_string().into()],
+        };
+        let mut running = guest.boot()?;
+        let console = follow(&mut running, observer, &shared, stop)?;
+        drop(running);
+        let outcome = shared.take(writer.path(), begun, &console, began.elapsed())?;
+        observer.rows(&outcome.flows, &outcome.links, &outcome.events);
+        Ok(outcome)
+    }
 }
 
 /// Follows a guest until it ends; returns the last lines of its console.
 fn follow(
     running: &mut Running,
-    report: &mut dyn FnMut(&Progress),
+    observer: &mut dyn RunObserver,
     shared: &Shared,
     stop: &AtomicBool,
-) -> anyhow::Result<VecDeque<String>> {
+) -> Result<VecDeque<String>> {
     let mut console = VecDeque::new();
     let mut watchdog = Watchdog::new();
     let mut stop_requested: Option<Instant> = None;
@@ -223,7 +225,7 @@ fn follow(
         let (used, progress) = (running.processor_time(), shared.progress());
         if let Some(progress) = progress.filter(|progress| progress.elapsed > watchdog.elapsed) {
             watchdog.advanced(progress.elapsed, used);
-            report(&progress);
+            observer.progress(&progress);
         }
         watchdog.check(used)?;
         if stop.load(Ordering::Relaxed) {
@@ -261,20 +263,21 @@ impl Watchdog {
 
     /// Fails where the guest's clock has stood for too long, by the processor time that the guest has `used`, or where the
     /// guest sleeps without a timer.
-    fn check(&mut self, used: Duration) -> anyhow::Result<()> {
+    fn check(&mut self, used: Duration) -> Result<()> {
         if used > self.used {
             (self.used, self.grew) = (used, Instant::now());
         }
         if used.saturating_sub(self.used_then) > STUCK {
-            anyhow::bail!(
+            return Err(Error::Failed(format!(
                 "the guest's clock stalled at {} for {} s of processor time: something in the guest waits for the time to pass \
                  without sleeping, or has very much to do at one instant",
                 self.elapsed,
                 STUCK.as_secs()
-            );
+            )));
         }
         if self.grew.elapsed() > IDLE {
-            anyhow::bail!("the guest stalled at {}: it did nothing for {} s", self.elapsed, IDLE.as_secs());
+            let (at, idle) = (self.elapsed, IDLE.as_secs());
+            return Err(Error::Failed(format!("the guest stalled at {at}: it did nothing for {idle} s")));
         }
         Ok(())
     }
@@ -284,9 +287,10 @@ impl Watchdog {
 struct Shared(PathBuf);
 
 impl Shared {
-    fn create(record: &Path, scenario: &Scenario, summary: &RunSummary) -> anyhow::Result<Self> {
-        let dir = std::path::absolute(record)?.join(SHARED_DIR);
-        fs::create_dir_all(dir.join(RUNS)).with_context(|| format!("cannot make {}", dir.display()))?;
+    fn create(record: &Path, scenario: &Scenario, summary: &RunSummary) -> Result<Self> {
+        let in_record = |what: &str| format!("{what} {}", record.display());
+        let dir = std::path::absolute(record).attempted(|| in_record("find"))?.join(SHARED_DIR);
+        fs::create_dir_all(dir.join(RUNS)).attempted(|| format!("make {}", dir.display()))?;
         let shared = Shared(dir);
         let begun = Summary {
             schema: SUMMARY_SCHEMA.into(),
@@ -296,8 +300,10 @@ impl Shared {
             published: Vec::new(),
             runs: vec![summary.clone()],
         };
-        fs::write(shared.0.join(SCENARIO), scenario.to_toml())?;
-        fs::write(shared.0.join(BEGUN), serde_json::to_vec(&begun)?)?;
+        let files = [(SCENARIO, scenario.to_toml().into_bytes()), (BEGUN, serde_json::to_vec(&begun)?)];
+        for (name, bytes) in files {
+            fs::write(shared.0.join(name), bytes).attempted(|| in_record("write to"))?;
+        }
         Ok(shared)
     }
 
@@ -313,7 +319,7 @@ impl Shared {
         summary: RunSummary,
         console: &VecDeque<String>,
         wall: Duration,
-    ) -> anyhow::Result<Rows> {
+    ) -> Result<Outcome> {
         let failure: Option<Failure> =
             fs::read(self.0.join(FAILURE)).ok().and_then(|json| serde_json::from_slice(&json).ok());
         let failure = failure.map(Failure::into_error);
@@ -327,9 +333,10 @@ impl Shared {
             return Err(failure.unwrap_or_else(|| unexplained(console, &output)));
         };
         let run = run?;
-        for capture in fs::read_dir(&run.path)?.flatten() {
+        let moved = || format!("move captures to {}", record.display());
+        for capture in fs::read_dir(&run.path).attempted(moved)?.flatten() {
             if capture.path().extension().is_some_and(|e| e == "pcapng") {
-                fs::rename(capture.path(), record.join(capture.file_name()))?;
+                fs::rename(capture.path(), record.join(capture.file_name())).attempted(moved)?;
             }
         }
         let guests = run.run().clone();
@@ -339,7 +346,8 @@ impl Shared {
             kernel: summary.kernel,
             ..guests
         };
-        Ok(Rows { summary, flows: run.flows()?, links: run.links()?, events: run.events()?, failed: failure })
+        let (flows, links, events) = (run.flows()?, run.links()?, run.events()?);
+        Ok(Outcome { summary, flows, links, events, failed: failure })
     }
 }
 
@@ -350,22 +358,22 @@ impl Drop for Shared {
 }
 
 impl Failure {
-    fn into_error(self) -> anyhow::Error {
+    fn into_error(self) -> Error {
         let message = format!("in the guest: {}", self.message);
-        match self.exit {
-            2 => Exit::BadInput(message).into(),
-            4 => Exit::Missing(message).into(),
-            _ => Exit::Failed(message).into(),
+        match self.kind {
+            ErrorKind::BadInput => Error::BadInput(message),
+            ErrorKind::Missing => Error::Missing(message),
+            ErrorKind::Interrupted | ErrorKind::Failed => Error::Failed(message),
         }
     }
 }
 
 /// A guest that left nothing: what its kernel and its program said.
-fn unexplained(console: &VecDeque<String>, output: &str) -> anyhow::Error {
+fn unexplained(console: &VecDeque<String>, output: &str) -> Error {
     let console = console.iter().map(String::as_str);
     let said: Vec<&str> = console.chain(output.lines()).filter(|line| !line.is_empty()).collect();
     let said = if said.is_empty() { "nothing".into() } else { said.join("\n  ") };
-    Exit::Failed(format!("the guest kernel ended without a result; it said:\n  {said}")).into()
+    Error::Failed(format!("the guest kernel ended without a result; it said:\n  {said}"))
 }
 
 #[cfg(test)]

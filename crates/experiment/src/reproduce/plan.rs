@@ -7,16 +7,7 @@ use guest::Image;
 use scenario::{Kind, Published, Scenario};
 use units::{KernelVersion, Time};
 
-use crate::{
-    engine::Engine,
-    job::{Asked, Job},
-    jobs::{Wanted, jobs},
-    kernel_engine,
-};
-
-/// How long the lab may take in all.
-#[derive(Debug, Clone, Copy)]
-pub struct Budget(pub Time);
+use crate::{EngineChoice, Experiment, Job, Result, Selection, check_guest, find_guest};
 
 /// What each lab run takes beside its own duration, seconds.
 const LAB_OVERHEAD_S: f64 = 2.0;
@@ -30,51 +21,47 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// The runs that `wanted` needs by `engines`, and in the lab within the budget. `variants` are those of each file.
+    /// The runs that the results with these ids need by `engines`, and in the lab what fits in this time.
+    ///
+    /// # Errors
+    /// Scenarios that do not fit together, and guest kernels that are not there.
     pub fn new(
-        asked: &'a [Asked<'a>],
-        variants: &'a [Vec<String>],
-        wanted: &BTreeSet<&str>,
-        engines: &[Engine],
-        lab: Option<Budget>,
-    ) -> anyhow::Result<Self> {
+        experiments: &'a [Experiment],
+        ids: &BTreeSet<&str>,
+        engines: &[EngineChoice],
+        lab: Option<Time>,
+    ) -> Result<Self> {
         let mut plan = Plan { jobs: Vec::new(), left_out: Vec::new() };
         let mut in_lab: Vec<Job<'a>> = Vec::new();
-        let mut guests: Vec<(&Engine, Image)> = Vec::new();
+        let mut guests: Vec<(&EngineChoice, Image)> = Vec::new();
         for engine in engines {
-            if let Engine::Kernel(request) = engine {
-                guests.push((engine, kernel_engine::find(request.as_deref())?));
+            if let EngineChoice::Kernel(request) = engine {
+                guests.push((engine, find_guest(request.as_deref())?));
             }
         }
-        for (one, names) in asked.iter().zip(variants) {
-            for named in each(names) {
+        for one in experiments {
+            for variants in each(one) {
                 let figures: Vec<&Published> = one
                     .file
                     .published()
                     .iter()
-                    .filter(|p| wanted.contains(p.id.as_str()) && p.variant.as_ref() == named.first())
+                    .filter(|p| ids.contains(p.id.as_str()) && p.variant.as_ref() == variants.first())
                     .collect();
                 let to_be_run = figures.iter().any(|p| !p.figure.is_closed_form());
-                if engines.contains(&Engine::Model) && !figures.is_empty() {
-                    plan.jobs.extend(jobs(
-                        one,
-                        &Wanted { engines: &[Engine::Model], variants: named, ..Wanted::default() },
-                    )?);
+                let jobs =
+                    |engine| one.jobs(&Selection { variants: variants.clone(), ..Selection::by(engine) });
+                if engines.contains(&EngineChoice::Model) && !figures.is_empty() {
+                    plan.jobs.extend(jobs(EngineChoice::Model)?);
                 }
                 for (engine, guest) in guests.iter().filter(|_| to_be_run) {
-                    plan.add_guests(one, engine, guest, named)?;
+                    // As the lab's: what a guest kernel cannot run is known before.
+                    plan.add_guests(jobs(EngineChoice::Lab)?, engine, guest);
                 }
-                if engines.contains(&Engine::Sim) && to_be_run {
-                    plan.jobs.extend(jobs(
-                        one,
-                        &Wanted { engines: &[Engine::Sim], variants: named, ..Wanted::default() },
-                    )?);
+                if engines.contains(&EngineChoice::Sim) && to_be_run {
+                    plan.jobs.extend(jobs(EngineChoice::Sim)?);
                 }
                 if lab.is_some() && to_be_run {
-                    in_lab.extend(jobs(
-                        one,
-                        &Wanted { engines: &[Engine::Lab], variants: named, ..Wanted::default() },
-                    )?);
+                    in_lab.extend(jobs(EngineChoice::Lab)?);
                 }
             }
         }
@@ -86,35 +73,26 @@ impl<'a> Plan<'a> {
 
     /// True where something is to be run in the lab.
     pub fn needs_lab(&self) -> bool {
-        self.jobs.iter().any(|job| job.engine == Engine::Lab)
+        self.jobs.iter().any(|job| job.engine == EngineChoice::Lab)
     }
 
     /// The runs in a guest kernel, without those that it cannot make.
-    fn add_guests(
-        &mut self,
-        asked: &'a Asked<'a>,
-        engine: &Engine,
-        guest: &Image,
-        named: &'a [String],
-    ) -> anyhow::Result<()> {
-        // As the lab's: what a guest kernel cannot run is known before.
-        let all = jobs(asked, &Wanted { engines: &[Engine::Lab], variants: named, ..Wanted::default() })?;
-        for job in all {
+    fn add_guests(&mut self, jobs: Vec<Job<'a>>, engine: &EngineChoice, guest: &Image) {
+        for job in jobs {
             let why = other_kernel(&job.scenario, guest.version)
                 .or_else(|| simulated_flow(&job.scenario))
-                .or_else(|| kernel_engine::check(&job.scenario).err().map(|error| error.to_string()));
+                .or_else(|| check_guest(&job.scenario).err().map(|error| error.to_string()));
             match why {
                 Some(why) => self.left_out.push(format!("{}: {why}", name(&job))),
                 None => self.jobs.push(Job { engine: engine.clone(), guest: Some(guest.clone()), ..job }),
             }
         }
-        Ok(())
     }
 
     /// The shortest first, until the time is used up.
-    fn take(&mut self, mut jobs: Vec<Job<'a>>, budget: Budget) {
+    fn take(&mut self, mut jobs: Vec<Job<'a>>, budget: Time) {
         jobs.sort_by_key(|job| job.scenario.duration);
-        let mut left_s = budget.0.as_secs_f64();
+        let mut left_s = budget.as_secs_f64();
         for job in jobs {
             let needs_s = job.scenario.duration.as_secs_f64() + LAB_OVERHEAD_S;
             let name = name(&job);
@@ -131,9 +109,9 @@ impl<'a> Plan<'a> {
 }
 
 fn name(job: &Job<'_>) -> String {
-    match job.variant {
-        Some(variant) => format!("{} {variant}", job.asked.file.name()),
-        None => job.asked.file.name().to_owned(),
+    match &job.variant {
+        Some(variant) => format!("{} {variant}", job.experiment.file.name()),
+        None => job.experiment.file.name().to_owned(),
     }
 }
 
@@ -158,7 +136,7 @@ fn simulated_flow(scenario: &Scenario) -> Option<String> {
 }
 
 /// Each of a file's variants by itself; nothing where it has none.
-fn each(names: &[String]) -> impl Iterator<Item = &[String]> {
-    let none = names.is_empty().then_some(names);
-    names.chunks(1).chain(none)
+fn each(experiment: &Experiment) -> Vec<Vec<String>> {
+    let variants: Vec<Vec<String>> = experiment.file.variants().map(|name| vec![name.to_owned()]).collect();
+    if variants.is_empty() { vec![Vec::new()] } else { variants }
 }

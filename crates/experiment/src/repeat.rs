@@ -7,6 +7,8 @@ use std::{
 
 use schema::DiscardedRun;
 
+use crate::Result;
+
 /// Maximum number of times a run is made.
 pub const MAX_TRIES: usize = 3;
 /// Maximum time that all repeats of a command take together.
@@ -48,9 +50,9 @@ pub struct Try<T> {
 /// discarded before it; a run is handed to `discard` before the next is begun.
 pub fn until_undisturbed<T>(
     time: &RepeatTime,
-    mut attempt: impl FnMut(&[DiscardedRun]) -> anyhow::Result<Try<T>>,
+    mut attempt: impl FnMut(&[DiscardedRun]) -> Result<Try<T>>,
     mut discard: impl FnMut(T, &DiscardedRun, usize),
-) -> anyhow::Result<T> {
+) -> Result<T> {
     let mut discarded = Vec::new();
     loop {
         let Try { made, took, disturbed } = attempt(&discarded)?;
@@ -68,6 +70,7 @@ pub fn until_undisturbed<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     /// Makes runs numbered from 1, of which the first `disturbed` are disturbed; returns which is kept and which were discarded.
     fn runs(disturbed: usize, took: Duration, time: &RepeatTime) -> (usize, Vec<usize>, usize) {
@@ -104,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_run_that_fails_is_not_repeated() {
-        let fail = |_: &[DiscardedRun]| -> anyhow::Result<Try<()>> { anyhow::bail!("no") };
+        let fail = |_: &[DiscardedRun]| -> Result<Try<()>> { Err(Error::Failed("no".into())) };
         assert!(until_undisturbed(&RepeatTime::default(), fail, |(), _, _| ()).is_err());
     }
 }

@@ -10,14 +10,15 @@ use scenario::{
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
 use units::{BitRate, Bytes, KernelRequirement, KernelVersion, Time};
 
+use super::{Engine, Task, sim::default_cc};
 use crate::{
+    Outcome, Result,
     cc_law::law,
     closed_form::closed_form,
     congestion::settings,
     flow_context::{FlowPath, buffers, setting},
     nothing_arrived,
     published::metric as metric_of,
-    sim_engine::default_cc,
 };
 
 /// The kernel where none is known.
@@ -38,8 +39,19 @@ const SYSCTLS: [&str; 5] = [
     "net.ipv4.tcp_mtu_probing",
 ];
 
+/// The model, of a kernel as this machine has it where hosts say nothing of theirs.
+pub(crate) struct Model<'a> {
+    pub host: &'a HostInfo,
+}
+
+impl Engine for Model<'_> {
+    fn run(&self, task: Task<'_>) -> Result<Outcome> {
+        Ok(run(task.scenario, task.begun, self.host).into())
+    }
+}
+
 /// Completes `summary` with the model's figures.
-pub fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSummary {
+fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSummary {
     // A kernel whose version cannot be read is taken for a new one.
     let kernel = KernelVersion::from_str(&host.kernel).unwrap_or(NEW_KERNEL);
     summary.flows = flows(scenario, kernel);
@@ -57,7 +69,7 @@ pub fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> Run
 }
 
 /// What the model knows of a published figure without a run: a closed form, or the figure for a kernel that it holds for.
-pub fn without_run(file: &ScenarioFile, published: &Published) -> Option<f64> {
+pub(crate) fn without_run(file: &ScenarioFile, published: &Published) -> Option<f64> {
     let meant =
         published.holds_for_kernel.as_deref().and_then(|k| KernelRequirement::from_str(k).ok()?.example());
     let scenario = file.resolve(published.variant.as_deref(), &[]).ok()?;

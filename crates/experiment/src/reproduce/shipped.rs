@@ -2,18 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use scenario::ScenarioFile;
 
-use crate::open::read_scenario;
-
-/// A scenario file and where it is, or would be.
-pub struct Source {
-    /// Its path.
-    pub path: PathBuf,
-    /// The file.
-    pub file: ScenarioFile,
-}
+use crate::{Experiment, Result, error::Attempted, scenario_file};
 
 macro_rules! texts {
     ($($name:literal),* $(,)?) => {
@@ -43,29 +34,31 @@ const TEXTS: &[(&str, &str)] = texts![
 ];
 
 /// The scenarios with published figures in `dir`; those of the program without one.
-pub fn sources(dir: Option<&Path>) -> anyhow::Result<Vec<Source>> {
+///
+/// # Errors
+/// Where the directory or a file cannot be read, or a file has mistakes.
+pub fn experiments(dir: Option<&Path>) -> Result<Vec<Experiment>> {
     match dir {
         None => TEXTS.iter().map(|(name, text)| shipped(name, text)).collect(),
         Some(dir) => in_directory(dir),
     }
 }
 
-fn shipped(name: &str, text: &str) -> anyhow::Result<Source> {
+fn shipped(name: &str, text: &str) -> Result<Experiment> {
     let path = format!("scenarios/{name}.toml");
-    let file = ScenarioFile::parse(&path, text).with_context(|| format!("the program's own {path}"))?;
-    Ok(Source { path: path.into(), file })
+    Ok(Experiment::new(ScenarioFile::parse(&path, text)?, Path::new(&path)))
 }
 
-fn in_directory(dir: &Path) -> anyhow::Result<Vec<Source>> {
-    let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+fn in_directory(dir: &Path) -> Result<Vec<Experiment>> {
+    let entries = std::fs::read_dir(dir).attempted(|| format!("read {}", dir.display()))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));
     paths.sort();
     let mut all = Vec::new();
     for path in paths {
-        let file = read_scenario(&path)?;
+        let file = scenario_file::read(&path, |_| {})?;
         if !file.published().is_empty() {
-            all.push(Source { path, file });
+            all.push(Experiment::new(file, &path));
         }
     }
     Ok(all)
@@ -76,7 +69,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::reproduce::catalogue::CATALOGUE;
+    use crate::reproduce::CATALOGUE;
 
     /// Excerpts at a tenth of the rate, for the lab: the same ids in other scenarios.
     const EXCERPTS: [&str; 2] = ["g-mtufair-short", "g-rttfair-short"];
@@ -84,17 +77,17 @@ mod tests {
     #[test]
     fn all_scenarios_with_published_figures_come_with_the_program() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-        let names = |sources: Vec<Source>| -> BTreeSet<String> {
-            sources.iter().map(|source| source.file.name().to_owned()).collect()
+        let names = |all: Vec<Experiment>| -> BTreeSet<String> {
+            all.iter().map(|one| one.file.name().to_owned()).collect()
         };
-        let mut there = names(sources(Some(&dir)).unwrap());
+        let mut there = names(experiments(Some(&dir)).unwrap());
         there.retain(|name| !EXCERPTS.contains(&name.as_str()));
-        assert_eq!(names(sources(None).unwrap()), there);
+        assert_eq!(names(experiments(None).unwrap()), there);
     }
 
     #[test]
     fn every_result_has_a_figure_or_is_shown_somewhere() {
-        let all = sources(None).unwrap();
+        let all = experiments(None).unwrap();
         let with: BTreeSet<&str> =
             all.iter().flat_map(|s| s.file.published()).map(|p| p.id.as_str()).collect();
         for entry in CATALOGUE {

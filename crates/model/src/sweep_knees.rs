@@ -2,7 +2,10 @@
 
 use schema::{RunSummary, SweepKnee, SweptValue};
 
-use crate::window_law::{self, Line};
+use crate::{
+    knee,
+    window_law::{self, Line},
+};
 
 /// A point of a sweep.
 #[derive(Debug, Clone)]
@@ -33,15 +36,15 @@ pub fn knees(points: &[KneePoint<'_>], field: &str, metric: &str) -> Vec<SweepKn
             None => lines.push(vec![point]),
         }
     }
-    lines.into_iter().filter_map(|line| knee(line, field, metric)).collect()
+    lines.into_iter().filter_map(|line| knee_of(line, field, metric)).collect()
 }
 
-fn knee(line: Vec<&KneePoint<'_>>, field: &str, metric: &str) -> Option<SweepKnee> {
+fn knee_of(line: Vec<&KneePoint<'_>>, field: &str, metric: &str) -> Option<SweepKnee> {
     let mut numbered: Vec<(f64, &KneePoint<'_>)> =
         line.into_iter().filter_map(|point| Some((point.values[0].number?, point))).collect();
     numbered.sort_by(|a, b| a.0.total_cmp(&b.0));
     let heights: Vec<(f64, f64)> = numbered.iter().map(|(at, point)| (*at, point.mean)).collect();
-    let found = model::knee(&heights)?;
+    let found = knee(&heights)?;
     let runs: Line<'_> = numbered.iter().map(|(at, point)| (*at, point.runs.clone())).collect();
     let first = numbered[0].1;
     Some(SweepKnee {

@@ -1,13 +1,12 @@
 //! `longfat reproduce`: the published experiments through model, simulator and lab, side by side with what was published.
 
-mod catalogue;
-mod plan;
-mod sensitivity;
-mod shipped;
-
 use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, sync::atomic::Ordering};
 
 use clap::Args;
+use experiment::{
+    EngineChoice, EngineChoices, Experiment, Keep, LabSetup, Made, RunOptions, make_all, now,
+    reproduce::{CATALOGUE, Plan, experiments, studies},
+};
 use record::Run;
 use schema::{PublishedVerdict, RunSummary, Summary};
 use serde_json::json;
@@ -15,19 +14,11 @@ use units::Time;
 use view::{LoadedRun, ReportExtra, Reproduced};
 
 use crate::{
-    batch,
-    engine::{Engine, Engines},
     exit::Exit,
-    interrupt,
-    job::{Asked, Keep, Made, Means, now},
-    output,
+    interrupt, output,
     progress::Board,
-    repeat::RepeatTime,
-    run::{check_directory, command_line, lab_setup},
+    run::{check_directory, command_line},
 };
-use catalogue::CATALOGUE;
-use plan::{Budget, Plan};
-use shipped::{Source, sources};
 
 /// What the document of `--json` calls itself.
 const SCHEMA: &str = "longfat.reproduce/1";
@@ -40,7 +31,7 @@ pub struct ReproduceArgs {
     ids: Vec<String>,
     /// Engines, separated by commas: model, sim, and kernel or kernel:VERSION, a guest kernel in virtual time
     #[arg(long, value_delimiter = ',', default_value = "model,sim", value_name = "ENGINES")]
-    engine: Vec<Engines>,
+    engine: Vec<EngineChoices>,
     /// Also in the lab, the shortest experiments first, as many as fit in this time (10 min where none is given)
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "10min", require_equals = true)]
     lab: Option<Time>,
@@ -58,45 +49,31 @@ pub struct ReproduceArgs {
 /// Reproduces what is asked for.
 pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyhow::Result<()> {
     let wanted = wanted(&args.ids)?;
-    let mut engines = Engines::chosen(&args.engine);
-    let lab = args.lab.or(engines.contains(&Engine::Lab).then_some(Time::from_secs(600)));
-    engines.retain(|engine| *engine != Engine::Lab);
-    let sources = sources(args.dir.as_deref())?;
-    let host = lab::host_info();
-    let asked: Vec<Asked<'_>> = sources
-        .iter()
-        .map(|Source { path, file }| Asked {
-            file,
-            path,
-            host: host.clone(),
-            kernel: None,
-            traced: &[],
-            changed: false,
-        })
-        .collect();
-    let variants: Vec<Vec<String>> =
-        sources.iter().map(|source| source.file.variants().map(str::to_owned).collect()).collect();
-    let plan = Plan::new(&asked, &variants, &wanted, &engines, lab.map(Budget))?;
+    let mut engines = EngineChoices::chosen(&args.engine);
+    let lab = args.lab.or(engines.contains(&EngineChoice::Lab).then_some(Time::from_secs(600)));
+    engines.retain(|engine| *engine != EngineChoice::Lab);
+    let experiments = experiments(args.dir.as_deref())?;
+    let plan = Plan::new(&experiments, &wanted, &engines, lab)?;
     if let Some(path) = &args.report {
         check_directory(path)?;
     }
     let stop = interrupt::flag()?;
-    let setup = if plan.needs_lab() { Some(lab_setup(None)?) } else { None };
-    let board = Board::new(plan.jobs.len());
-    let means = Means {
+    let board = Board::new();
+    let setup = if plan.needs_lab() { Some(LabSetup::acquire(None, &board)?) } else { None };
+    let options = RunOptions {
         lab: setup.as_ref(),
         keep: Keep::Record(runs_dir),
-        board: &board,
+        observer: &board,
         stop: &stop,
-        repeat_time: RepeatTime::default(),
+        side_by_side: args.jobs,
+        ..RunOptions::default()
     };
-    let mut made = batch::make_all(&plan.jobs, &means, args.jobs)?;
-    drop(board);
+    let mut made = make_all(&plan.jobs, &options)?;
     let failed = made.iter_mut().find_map(|one| one.failed.take());
-    let summaries = summaries(&asked, &plan, &made);
+    let summaries = summaries(&experiments, &plan, &made);
     let results = results(&wanted, &summaries);
     let told = match json {
-        true => output::json(&document(&host, &results, &summaries, &plan.left_out)),
+        true => output::json(&document(&lab::host_info(), &results, &summaries, &plan.left_out)),
         false => {
             let mut text = view::table::reproduced(&results);
             plan.left_out
@@ -107,8 +84,9 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
     };
     if let Some(path) = &args.report {
         let mut sections = scenario_sections(&summaries, runs_dir)?;
-        if engines.contains(&Engine::Sim) && !stop.load(Ordering::Relaxed) {
-            sections.extend(sensitivity::sections(&wanted, &asked, args.jobs, &stop)?);
+        if engines.contains(&EngineChoice::Sim) && !stop.load(Ordering::Relaxed) {
+            let options = RunOptions { keep: Keep::Nothing, ..options };
+            sections.extend(sensitivity_sections(&wanted, &experiments, &options)?);
         }
         let extra = ReportExtra { made: Some(now()), command: Some(command_line()) };
         let page = view::reproduction(&results, &sections, &extra);
@@ -116,7 +94,7 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
         output::note(&format!("report: {}", path.display()));
     }
     if let Some(error) = failed {
-        return Err(error);
+        return Err(error.into());
     }
     if stop.load(Ordering::Relaxed) {
         return Err(Exit::Interrupted.into());
@@ -147,13 +125,13 @@ fn wanted(asked: &[String]) -> anyhow::Result<BTreeSet<&'static str>> {
 }
 
 /// One document a scenario file that was run, in the order of the files.
-fn summaries(asked: &[Asked<'_>], plan: &Plan<'_>, made: &[Made]) -> Vec<Summary> {
-    let of = |one: &Asked<'_>| {
-        let own = plan.jobs.iter().zip(made).filter(|(job, _)| std::ptr::eq(job.asked, one));
+fn summaries(experiments: &[Experiment], plan: &Plan<'_>, made: &[Made]) -> Vec<Summary> {
+    let of = |one: &Experiment| {
+        let own = plan.jobs.iter().zip(made).filter(|(job, _)| std::ptr::eq(job.experiment, one));
         let runs: Vec<RunSummary> = own.map(|(_, made)| made.summary.clone()).collect();
         (!runs.is_empty()).then(|| one.summary(runs))
     };
-    asked.iter().filter_map(of).collect()
+    experiments.iter().filter_map(of).collect()
 }
 
 /// Each wanted result with its figures, in the catalogue's order.
@@ -195,13 +173,33 @@ fn document(
 fn scenario_sections(summaries: &[Summary], runs_dir: &std::path::Path) -> anyhow::Result<Vec<String>> {
     let mut sections = Vec::new();
     for summary in summaries {
-        let measured = summary.runs.iter().filter(|run| run.engine != Engine::Model.name());
+        let measured = summary.runs.iter().filter(|run| run.engine != EngineChoice::Model.name());
         let mut loaded = Vec::new();
         for run in measured {
             let record = Run::open(&runs_dir.join(&summary.scenario).join(&run.id))?;
             loaded.push(LoadedRun::load(&record)?);
         }
         sections.push(view::scenario_section(summary, &loaded));
+    }
+    Ok(sections)
+}
+
+/// How figures vary with what their source does not say.
+fn sensitivity_sections(
+    wanted: &BTreeSet<&str>,
+    experiments: &[Experiment],
+    options: &RunOptions<'_>,
+) -> anyhow::Result<Vec<String>> {
+    let mut sections = Vec::new();
+    for (study, experiment) in studies(wanted, experiments) {
+        let mut parts = Vec::new();
+        for sweep in study.sweeps {
+            let charts =
+                sweep.run(study, experiment, options)?.iter().map(view::sweep::sweep_chart).collect();
+            parts.push((sweep.about, charts));
+        }
+        let file = &experiment.file;
+        sections.push(view::sensitivity_section(file.title(), file.name(), &parts));
     }
     Ok(sections)
 }

@@ -6,7 +6,7 @@ use cc::{Parameter, ParameterError, Source, SourceError, Value, Values, kernel, 
 use scenario::{Cc, CcMistake, CcValue, CcValues, Flow, Kind, Scenario, ScenarioFile};
 use schema::{FlowSummary, Setting};
 
-use crate::{cc_command, exit::Exit, lab_engine, open};
+use crate::{Error, Result, error, scenario_file::folder};
 
 /// Where a congestion control came from that the kernel has by itself.
 const FROM_KERNEL: &str = "kernel";
@@ -24,7 +24,7 @@ pub fn check(
     variant: Option<&str>,
     sets: &[(String, String)],
     scenario: &Scenario,
-) -> anyhow::Result<()> {
+) -> Result<()> {
     let mut mistakes = Vec::new();
     for (flow, cc) in asked(scenario) {
         if let Cc::Named(_) = cc {
@@ -51,7 +51,7 @@ pub fn check(
                 Some(mistake(Some(name), message, help))
             })),
             Err(SourceError::Build(BuildError::NoCompiler)) => {
-                return Err(Exit::Missing(BuildError::NoCompiler.to_string()).into());
+                return Err((&BuildError::NoCompiler).into());
             }
             // The kernel may have what the simulator has not; the simulator says so itself.
             Err(SourceError::Build(BuildError::Refused { .. }))
@@ -63,7 +63,7 @@ pub fn check(
         }
     }
     match file.cc_error(variant, sets, &mistakes) {
-        Some(error) => Err(Exit::Scenario(error).into()),
+        Some(error) => Err(error.into()),
         None => Ok(()),
     }
 }
@@ -95,21 +95,20 @@ pub struct Registered {
 }
 
 /// Registers what the flows of `scenario` need and the kernel has not.
-pub fn register(scenario: &Scenario, path: &Path) -> anyhow::Result<Registered> {
+pub fn register(scenario: &Scenario, path: &Path) -> Result<Registered> {
     let mut all = Registered::default();
     for (flow, cc) in asked(scenario) {
         let (name, from) = match cc {
-            Cc::Named(name) if lab::has_congestion_control(name).map_err(lab_engine::failure)? => {
+            Cc::Named(name) if lab::has_congestion_control(name)? => {
                 let from = if is_loaded(name) { LOADED } else { FROM_KERNEL };
                 (name.clone(), from)
             }
             Cc::Named(name) if source(cc, path).is_none() => {
-                return Err(Exit::Missing(format!(
+                return Err(Error::Missing(format!(
                     "flow {}: neither this kernel nor longfat has a congestion control \"{name}\"; `longfat cc list` tells \
                      what there is",
                     flow.name
-                ))
-                .into());
+                )));
             }
             Cc::File { path: file, .. } => (all.register(cc, path)?, file.as_str()),
             Cc::Named(name) => {
@@ -137,14 +136,15 @@ impl Registered {
     }
 
     /// The kernel's name of `cc`, which is registered once.
-    fn register(&mut self, cc: &Cc, path: &Path) -> anyhow::Result<String> {
+    fn register(&mut self, cc: &Cc, path: &Path) -> Result<String> {
         if let Some((_, name, _)) = self.registrations.iter().find(|(known, ..)| known == cc) {
             return Ok(name.clone());
         }
         let Some(source) = source(cc, path) else {
-            anyhow::bail!("longfat has no congestion control {:?}", cc.name());
+            return Err(Error::Failed(format!("longfat has no congestion control {:?}", cc.name())));
         };
-        let registration = kernel::load(&source, &values(cc), None).map_err(|e| cc_command::failure(&e))?;
+        let registration = kernel::load(&source, &values(cc), None)
+            .map_err(|error| error::congestion_control(&error, ""))?;
         let name = kernel_name(cc, &registration)?;
         self.registrations.push((cc.clone(), name.clone(), registration));
         Ok(name)
@@ -152,10 +152,10 @@ impl Registered {
 }
 
 /// Which of a registration's names is meant: where the file has several algorithms, the scenario may say which.
-fn kernel_name(cc: &Cc, registration: &kernel::Registration) -> anyhow::Result<String> {
+fn kernel_name(cc: &Cc, registration: &kernel::Registration) -> Result<String> {
     let Cc::File { path, name: Some(wanted), .. } = cc else { return Ok(registration.name().into()) };
     let found = registration.named(wanted).map(Into::into);
-    found.ok_or_else(|| Exit::BadInput(format!("{path} has no congestion control named {wanted:?}")).into())
+    found.ok_or_else(|| Error::BadInput(format!("{path} has no congestion control named {wanted:?}")))
 }
 
 /// The parameters as the summary has them.
@@ -188,11 +188,12 @@ pub fn source(cc: &Cc, path: &Path) -> Option<Source> {
         Cc::Named(name) | Cc::Own { name, .. } => Source::built_in(name),
         // The text is the scenario's, which may be a record; headers are found beside the file.
         Cc::File { path: file, text, .. } => {
-            Some(Source::File { path: open::folder(path).join(file), text: text.to_string() })
+            Some(Source::File { path: folder(path).join(file), text: text.to_string() })
         }
     }
 }
 
+/// The names of the congestion controls that come with the program.
 pub fn own_names() -> Vec<&'static str> {
     cc::Algorithm::all().iter().map(|algorithm| algorithm.name).collect()
 }

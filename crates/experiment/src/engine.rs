@@ -1,10 +1,10 @@
-//! The engines a scenario can be run by.
+//! The engines that a scenario can be run by, as people choose them.
 
 use std::str::FromStr;
 
-/// An engine.
+/// An engine, as people choose it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Engine {
+pub enum EngineChoice {
     /// Closed forms.
     Model,
     /// The program's own TCP over the same network in virtual time.
@@ -15,44 +15,44 @@ pub enum Engine {
     Kernel(Option<String>),
 }
 
-impl Engine {
+impl EngineChoice {
     /// The name on the command line and in the record.
     pub fn name(&self) -> &'static str {
         match self {
-            Engine::Model => "model",
-            Engine::Sim => "sim",
-            Engine::Lab => "lab",
-            Engine::Kernel(_) => "kernel",
+            EngineChoice::Model => "model",
+            EngineChoice::Sim => "sim",
+            EngineChoice::Lab => "lab",
+            EngineChoice::Kernel(_) => "kernel",
         }
     }
 }
 
 /// One engine or several, as on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Engines(Vec<Engine>);
+pub struct EngineChoices(Vec<EngineChoice>);
 
-impl Engines {
+impl EngineChoices {
     /// Those chosen, each once. The model comes first: it is to be told nothing of what the others measure.
-    pub fn chosen(choices: &[Engines]) -> Vec<Engine> {
-        let mut engines: Vec<Engine> = choices.iter().flat_map(|choice| choice.0.clone()).collect();
+    pub fn chosen(choices: &[EngineChoices]) -> Vec<EngineChoice> {
+        let mut engines: Vec<EngineChoice> = choices.iter().flat_map(|choice| choice.0.clone()).collect();
         engines.sort_unstable();
         engines.dedup();
         engines
     }
 }
 
-impl FromStr for Engines {
+impl FromStr for EngineChoices {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let engines = match text.trim() {
-            "model" => vec![Engine::Model],
-            "sim" => vec![Engine::Sim],
-            "lab" => vec![Engine::Lab],
-            "all" => vec![Engine::Model, Engine::Sim, Engine::Lab],
-            "kernel" => vec![Engine::Kernel(None)],
+            "model" => vec![EngineChoice::Model],
+            "sim" => vec![EngineChoice::Sim],
+            "lab" => vec![EngineChoice::Lab],
+            "all" => vec![EngineChoice::Model, EngineChoice::Sim, EngineChoice::Lab],
+            "kernel" => vec![EngineChoice::Kernel(None)],
             other => match other.strip_prefix("kernel:") {
-                Some(version) if !version.is_empty() => vec![Engine::Kernel(Some(version.into()))],
+                Some(version) if !version.is_empty() => vec![EngineChoice::Kernel(Some(version.into()))],
                 _ => {
                     return Err(format!(
                         "there is no engine {other:?}; there are model, sim, lab, kernel (as in kernel:6.1), and all for the first three"
@@ -60,6 +60,6 @@ impl FromStr for Engines {
                 }
             },
         };
-        Ok(Engines(engines))
+        Ok(EngineChoices(engines))
     }
 }

@@ -3,8 +3,9 @@
 //! flight over what arrived (Little's law): the clocks of old kernels tick every 10 ms. What buffer the window takes: the
 //! kernel makes a size that is asked for twice as large, and uses a share of that.
 
-use model::{Knee, SENT_SHARE};
 use schema::{FlowSummary, RunSummary, WindowLaw};
+
+use crate::{Knee, SENT_SHARE};
 
 /// The kernel doubles what is asked for (net/core/sock.c, sock_setsockopt).
 const DOUBLED: f64 = 2.0;

@@ -1,7 +1,6 @@
 //! The simulator as an engine: this machine's kernel in virtual time, with the program's own congestion controls.
 
 use std::{
-    error::Error,
     path::Path,
     str::FromStr,
     sync::atomic::{AtomicBool, Ordering},
@@ -9,28 +8,29 @@ use std::{
 };
 
 use cc::native::Library;
-use record::Writer;
 use scenario::{Cc, EngineKind, Flow, Host, Kind, Scenario};
-use schema::{Event, FlowSample, HostInfo, LinkSample, Quality, RunSummary, TraceRow};
-use sim::{Controllers, Machine, Observer, Outcome, Side};
+use schema::{Event, FlowSample, HostInfo, LinkSample, Quality, TraceRow};
+use sim::{Controllers, Machine, Side};
 use units::{KernelVersion, Time};
 
+use super::{Engine, Task};
 use crate::{
+    Error, Outcome, Result,
     congestion::{FROM_US, own_names, settings, source, values},
-    exit::Exit,
     flow_context::setting,
-    lab_engine::{Rows, complete},
-    progress::Teller,
+    outcome::{Measured, Recording, complete},
 };
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The sysctl that names the congestion control of flows that name none.
 const CC_SYSCTL: &str = "net.ipv4.tcp_congestion_control";
 
-/// How often progress is told.
+/// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What all simulations of one command share.
-pub struct SimSetup<'a> {
+/// The simulator.
+pub(crate) struct Sim<'a> {
     /// The scenario's file: congestion controls are found beside it.
     pub path: &'a Path,
     /// This machine, whose kernel is simulated.
@@ -41,49 +41,39 @@ pub struct SimSetup<'a> {
     pub traced: &'a [String],
 }
 
-/// Simulates the scenario and completes `summary`. Without a writer there is no record.
-pub fn run(
-    scenario: &Scenario,
-    summary: RunSummary,
-    setup: &SimSetup<'_>,
-    teller: Teller,
-    writer: Option<&mut Writer>,
-    stop: &AtomicBool,
-) -> anyhow::Result<Rows> {
-    let began = Instant::now();
-    let machine = machine(setup)?;
-    let mut native = Native { scenario, path: setup.path, machine: &machine, libraries: Vec::new() };
-    let mut recording = Recording { writer, teller, told: began, stop, traced: setup.traced };
-    let outcome = sim::run(scenario, &machine, &mut native, &mut recording);
-    recording.teller.finish();
-    let outcome = outcome.map_err(failure)?;
-    let tell = |flow: &Flow, used: Option<&str>, told: &mut schema::FlowSummary| {
-        let Kind::Tcp(_) = &flow.kind else { return };
-        let cc = native.asked(flow, Side::Sender);
-        told.cc_kernel_name = used.map(Into::into);
-        told.cc_from = Some(match &cc {
-            Cc::File { path, .. } => path.clone(),
-            _ => FROM_US.into(),
-        });
-        told.cc_set = settings(&cc);
-        told.cc = Some(cc.name().into());
-    };
-    Ok(complete(scenario, tell, summary, as_lab_outcome(scenario, &machine, outcome, began.elapsed())))
-}
-
-/// The figures of a run in the form that the lab's have, for the same summary to be made of them.
-fn as_lab_outcome(scenario: &Scenario, machine: &Machine, outcome: Outcome, wall: Duration) -> lab::Outcome {
-    lab::Outcome {
-        flows: outcome.flows,
-        links: outcome.links,
-        events: outcome.events,
-        flow_ends: outcome.flow_ends,
-        link_ends: outcome.link_ends,
-        quality: Quality { ok: true, notes: notes(scenario, machine), ..Quality::default() },
-        wall,
-        duration: outcome.duration,
-        interrupted: outcome.interrupted,
-        failed: None,
+impl Engine for Sim<'_> {
+    fn run(&self, task: Task<'_>) -> Result<Outcome> {
+        let Task { scenario, begun, observer, writer, stop } = task;
+        let began = Instant::now();
+        let machine = self.machine()?;
+        let mut native = Native { scenario, path: self.path, machine: &machine, libraries: Vec::new() };
+        let recording = Recording { writer, observer };
+        let mut watcher = Watcher { recording, reported: began, stop, traced: self.traced };
+        let outcome = sim::run(scenario, &machine, &mut native, &mut watcher)?;
+        let tell = |flow: &Flow, used: Option<&str>, told: &mut schema::FlowSummary| {
+            let Kind::Tcp(_) = &flow.kind else { return };
+            let cc = native.asked(flow, Side::Sender);
+            told.cc_kernel_name = used.map(Into::into);
+            told.cc_from = Some(match &cc {
+                Cc::File { path, .. } => path.clone(),
+                _ => FROM_US.into(),
+            });
+            told.cc_set = settings(&cc);
+            told.cc = Some(cc.name().into());
+        };
+        let measured = Measured {
+            flows: outcome.flows,
+            links: outcome.links,
+            events: outcome.events,
+            flow_ends: outcome.flow_ends,
+            link_ends: outcome.link_ends,
+            quality: Quality { ok: true, notes: notes(scenario, &machine), ..Quality::default() },
+            wall: began.elapsed(),
+            duration: outcome.duration,
+            interrupted: outcome.interrupted,
+            failed: None,
+        };
+        Ok(complete(scenario, tell, begun, measured))
     }
 }
 
@@ -102,42 +92,31 @@ fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
     notes
 }
 
-/// This machine's kernel and what its namespaces would inherit.
-fn machine(setup: &SimSetup<'_>) -> anyhow::Result<Machine> {
-    let default = Machine::default();
-    let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
-    let pair = |v: KernelVersion| (small(v.major), small(v.minor));
-    if let Some(asked) = setup.kernel.filter(|asked| !scenario::is_simulated(pair(*asked))) {
-        let message = format!("no Linux {asked} is simulated: --kernel takes 2.4 and all from 5.0 on");
-        return Err(Exit::BadInput(message).into());
+impl Sim<'_> {
+    /// This machine's kernel and what its namespaces would inherit.
+    fn machine(&self) -> Result<Machine> {
+        let default = Machine::default();
+        let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
+        let pair = |v: KernelVersion| (small(v.major), small(v.minor));
+        if let Some(asked) = self.kernel.filter(|asked| !scenario::is_simulated(pair(*asked))) {
+            let message = format!("no Linux {asked} is simulated: --kernel takes 2.4 and all from 5.0 on");
+            return Err(Error::BadInput(message));
+        }
+        let version = self.kernel.or_else(|| KernelVersion::from_str(&self.host.kernel).ok());
+        Ok(Machine {
+            kernel: version.map_or(default.kernel, pair),
+            rmem: inherited("net.ipv4.tcp_rmem").unwrap_or(default.rmem),
+            wmem: inherited("net.ipv4.tcp_wmem").unwrap_or(default.wmem),
+            rmem_max: inherited("net.core.rmem_max").map_or(default.rmem_max, |[value]| value),
+            wmem_max: inherited("net.core.wmem_max").map_or(default.wmem_max, |[value]| value),
+            ..default
+        })
     }
-    let version = setup.kernel.or_else(|| KernelVersion::from_str(&setup.host.kernel).ok());
-    Ok(Machine {
-        kernel: version.map_or(default.kernel, pair),
-        rmem: inherited("net.ipv4.tcp_rmem").unwrap_or(default.rmem),
-        wmem: inherited("net.ipv4.tcp_wmem").unwrap_or(default.wmem),
-        rmem_max: inherited("net.core.rmem_max").map_or(default.rmem_max, |[value]| value),
-        wmem_max: inherited("net.core.wmem_max").map_or(default.wmem_max, |[value]| value),
-        ..default
-    })
 }
 
 fn inherited<const N: usize>(name: &str) -> Option<[u32; N]> {
     let numbers: Vec<u32> = setting(None, name)?.split_whitespace().flat_map(str::parse).collect();
     numbers.try_into().ok()
-}
-
-/// An error of the simulator with its exit code.
-fn failure(error: sim::Error) -> anyhow::Error {
-    match error {
-        sim::Error::Observer(cause) => anyhow::anyhow!(cause),
-        sim::Error::Controller { flow, source } => match source.downcast::<Exit>() {
-            Ok(exit) => (*exit).into(),
-            Err(source) => anyhow::anyhow!(source).context(format!("flow {flow}")),
-        },
-        bad @ sim::Error::Sysctl { .. } => Exit::BadInput(bad.to_string()).into(),
-        other => other.into(),
-    }
 }
 
 /// Congestion controls from C files, each loaded once for a run and set of parameters.
@@ -172,13 +151,16 @@ impl Native<'_> {
         self.scenario.host(name).map_or(self.machine.hz, |host| self.machine.hz_of(host))
     }
 
-    fn library(&mut self, cc: &Cc, hz: u32) -> anyhow::Result<&Library> {
+    fn library(&mut self, cc: &Cc, hz: u32) -> Result<&Library> {
         let index = match self.libraries.iter().position(|(known, ticks, _)| known == cc && *ticks == hz) {
             Some(index) => index,
             None => {
                 let source = source(cc, self.path).ok_or_else(|| {
                     let own = own_names().join(", ");
-                    Exit::BadInput(format!("longfat has no congestion control {:?}: it has {own}", cc.name()))
+                    Error::BadInput(format!(
+                        "longfat has no congestion control {:?}: it has {own}",
+                        cc.name()
+                    ))
                 })?;
                 let mut library = Library::open(&source, &values(cc))?;
                 library.set_hz(hz);
@@ -189,7 +171,7 @@ impl Native<'_> {
         Ok(&self.libraries[index].2)
     }
 
-    fn make(&mut self, flow: &Flow, side: Side) -> anyhow::Result<Box<dyn tcp::CongestionControl>> {
+    fn make(&mut self, flow: &Flow, side: Side) -> Result<Box<dyn tcp::CongestionControl>> {
         let cc = self.asked(flow, side);
         // A receiver sends no data: where the machine's own default is not among ours, any will do.
         let known = side == Side::Sender || source(&cc, self.path).is_some();
@@ -212,45 +194,39 @@ impl Controllers for Native<'_> {
         &mut self,
         flow: &Flow,
         side: Side,
-    ) -> Result<Box<dyn tcp::CongestionControl>, Box<dyn Error + Send + Sync>> {
-        self.make(flow, side).map_err(|error| match error.downcast::<Exit>() {
-            Ok(exit) => Box::new(exit) as Box<dyn Error + Send + Sync>,
-            Err(error) => error.into(),
-        })
+    ) -> std::result::Result<Box<dyn tcp::CongestionControl>, AnyError> {
+        self.make(flow, side).map_err(Into::into)
     }
 }
 
 /// The congestion control of flows that name none.
-pub fn default_cc(host: Option<&Host>) -> String {
+pub(crate) fn default_cc(host: Option<&Host>) -> String {
     setting(host, CC_SYSCTL).map_or_else(|| "cubic".into(), |name| name.trim().into())
 }
 
-/// Rows go to the record, progress to the terminal.
-struct Recording<'a> {
-    writer: Option<&'a mut Writer>,
-    teller: Teller,
-    told: Instant,
+/// Takes a simulation's rows and reports its progress.
+struct Watcher<'a> {
+    recording: Recording<'a>,
+    /// When progress was last reported.
+    reported: Instant,
     stop: &'a AtomicBool,
     traced: &'a [String],
 }
 
-impl Observer for Recording<'_> {
+impl sim::Observer for Watcher<'_> {
     fn rows(
         &mut self,
         flows: &[FlowSample],
         links: &[LinkSample],
         events: &[Event],
-    ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        match &mut self.writer {
-            Some(writer) => writer.append(flows, links, events).map_err(Into::into),
-            None => Ok(()),
-        }
+    ) -> std::result::Result<(), AnyError> {
+        self.recording.rows(flows, links, events)
     }
 
     fn progress(&mut self, elapsed: Time, latest: &[FlowSample]) -> bool {
-        if self.told.elapsed() >= PROGRESS_INTERVAL {
-            self.told = Instant::now();
-            self.teller.tell(&lab::Progress { elapsed, flows: latest.to_vec() });
+        if self.reported.elapsed() >= PROGRESS_INTERVAL {
+            self.reported = Instant::now();
+            self.recording.progress(&lab::Progress { elapsed, flows: latest.to_vec() });
         }
         !self.stop.load(Ordering::Relaxed)
     }
@@ -259,8 +235,8 @@ impl Observer for Recording<'_> {
         self.traced.contains(&flow.name)
     }
 
-    fn traced(&mut self, rows: &[TraceRow]) -> Result<(), Box<dyn Error + Send + Sync>> {
-        match &mut self.writer {
+    fn traced(&mut self, rows: &[TraceRow]) -> std::result::Result<(), AnyError> {
+        match &mut self.recording.writer {
             Some(writer) => writer.append_trace(rows).map_err(Into::into),
             None => Ok(()),
         }

@@ -1,17 +1,20 @@
-//! The lab as an engine: runs a scenario, streams its rows into the record, and makes the summary.
+//! What a run gives: the rows that an engine measured, and the summary that is made of them.
 
-use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use lab::{Backend, Journal, Observer, Outcome, Privilege, Progress, TimeMode};
+use lab::Progress;
 use record::Writer;
-use scenario::{EngineKind, Flow, Kind, Scenario, rows::LinkEnd};
-use schema::{Event, EventKind, FlowSample, FlowSummary, LinkSample, LinkSummary, RunSummary};
+use scenario::{
+    Flow, Kind, Scenario,
+    rows::{FlowEnd, LinkEnd},
+};
+use schema::{Event, EventKind, FlowSample, FlowSummary, LinkSample, LinkSummary, Quality, RunSummary};
 use units::Time;
 use verdict::{FlowContext, FlowTimes};
 
 use crate::{
-    congestion::Registered, engine::Engine, exit::Exit, flow_context::flow_context,
-    host_bursts::unexplained_drops, nothing_arrived,
+    EngineChoice, Error, RunObserver, flow_context::flow_context, host_bursts::unexplained_drops,
+    nothing_arrived,
 };
 
 /// Share of samples with computing as the limit from which on a measurement is unreliable.
@@ -20,109 +23,100 @@ const HOST_LIMITED: f64 = 0.2;
 /// An echo's time may be noted so late, microseconds.
 const NOTED_LATE_US: i64 = 50_000;
 
-/// What all lab runs of one command share.
-pub struct LabSetup {
-    /// Where labs are entered.
-    pub journal: Journal,
-    /// By what right.
-    pub privilege: Privilege,
-    /// How time passes.
-    pub time: TimeMode,
-    /// How hosts are connected.
-    pub backend: Backend,
-}
-
 /// A run's summary and its rows.
-pub struct Rows {
+#[derive(Debug)]
+pub struct Outcome {
     /// The summary, complete.
     pub summary: RunSummary,
-    /// Labelled samples.
+    /// Samples of flows, each with what limited it.
     pub flows: Vec<FlowSample>,
-    /// Link samples.
+    /// Samples of links.
     pub links: Vec<LinkSample>,
-    /// Events.
+    /// Losses, changes of state and the like.
     pub events: Vec<Event>,
     /// Why a flow failed, where others were measured all the same.
-    pub failed: Option<anyhow::Error>,
+    pub failed: Option<Error>,
 }
 
 /// A summary without rows.
-impl From<RunSummary> for Rows {
+impl From<RunSummary> for Outcome {
     fn from(summary: RunSummary) -> Self {
-        Rows { summary, flows: Vec::new(), links: Vec::new(), events: Vec::new(), failed: None }
+        Outcome { summary, flows: Vec::new(), links: Vec::new(), events: Vec::new(), failed: None }
     }
 }
 
-/// Rows go to the record, progress to the terminal.
-struct Recording<'a> {
-    writer: &'a mut Writer,
-    report: &'a mut dyn FnMut(&Progress),
+/// What an engine measured, before anything is concluded from it.
+pub(crate) struct Measured {
+    pub flows: Vec<FlowSample>,
+    pub links: Vec<LinkSample>,
+    pub events: Vec<Event>,
+    /// How each flow ended, in the scenario's order.
+    pub flow_ends: Vec<FlowEnd>,
+    pub link_ends: Vec<LinkEnd>,
+    pub quality: Quality,
+    /// How long it took.
+    pub wall: Duration,
+    /// How long it was in the run's own time.
+    pub duration: Time,
+    /// It was ended early.
+    pub interrupted: bool,
+    /// Why a flow failed, where others were measured all the same.
+    pub failed: Option<Error>,
 }
 
-impl Observer for Recording<'_> {
-    fn rows(
+impl From<lab::Outcome> for Measured {
+    fn from(outcome: lab::Outcome) -> Self {
+        Measured {
+            flows: outcome.flows,
+            links: outcome.links,
+            events: outcome.events,
+            flow_ends: outcome.flow_ends,
+            link_ends: outcome.link_ends,
+            quality: outcome.quality,
+            wall: outcome.wall,
+            duration: outcome.duration,
+            interrupted: outcome.interrupted,
+            failed: outcome.failed.map(Into::into),
+        }
+    }
+}
+
+/// Rows go to the record and the observer as they are measured.
+pub(crate) struct Recording<'a> {
+    pub writer: Option<&'a mut Writer>,
+    pub observer: &'a mut dyn RunObserver,
+}
+
+impl Recording<'_> {
+    pub fn rows(
         &mut self,
         flows: &[FlowSample],
         links: &[LinkSample],
         events: &[Event],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        self.writer.append(flows, links, events).map_err(Into::into)
+    ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.observer.rows(flows, links, events);
+        match &mut self.writer {
+            Some(writer) => writer.append(flows, links, events).map_err(Into::into),
+            None => Ok(()),
+        }
     }
 
-    fn progress(&mut self, progress: &Progress) {
-        (self.report)(progress);
-    }
-}
-
-/// Runs the scenario in the lab and completes `summary`. Progress goes to `report`.
-pub fn run(
-    scenario: &Scenario,
-    ccs: &Registered,
-    summary: RunSummary,
-    setup: &LabSetup,
-    report: &mut dyn FnMut(&Progress),
-    writer: &mut Writer,
-    stop: &AtomicBool,
-) -> anyhow::Result<Rows> {
-    // The record's files stay in it when it is finished and renamed.
-    let capture_dir = writer.path().to_owned();
-    let options = lab::Options {
-        privilege: setup.privilege,
-        time: setup.time,
-        backend: setup.backend,
-        journal: &setup.journal,
-        capture_dir: Some(&capture_dir),
-        congestion_controls: &ccs.kernel_names,
-        stop,
-    };
-    let mut recording = Recording { writer, report };
-    let mut outcome = lab::run(scenario, &options, &mut recording).map_err(failure)?;
-    // The kernel applies all sysctls; one that it does not have fails the run.
-    outcome.quality.notes.extend(scenario.not_modelled(EngineKind::Lab, |_, _| true));
-    let tell = |flow: &Flow, used: Option<&str>, told: &mut FlowSummary| ccs.tell(flow, used, told);
-    Ok(complete(scenario, tell, summary, outcome))
-}
-
-/// An error of the lab with its exit code.
-pub fn failure(error: lab::Error) -> anyhow::Error {
-    match error {
-        lab::Error::Observer(cause) => anyhow::anyhow!(cause),
-        missing if missing.is_missing() => Exit::Missing(missing.to_string()).into(),
-        other => other.into(),
+    pub fn progress(&mut self, progress: &Progress) {
+        self.observer.progress(progress);
     }
 }
 
 /// Labels the rows of a run and makes its summary; `tell` completes what is said of a flow's congestion control.
-pub fn complete(
+pub(crate) fn complete(
     scenario: &Scenario,
     tell: impl Fn(&Flow, Option<&str>, &mut FlowSummary),
     mut summary: RunSummary,
-    mut outcome: Outcome,
-) -> Rows {
+    mut outcome: Measured,
+) -> Outcome {
     outcome.flows.sort_by_key(|row| row.time_us);
     outcome.events.sort_by_key(|event| event.time_us);
     for (flow, end) in scenario.flows.iter().zip(&outcome.flow_ends) {
-        let virtual_time = summary.engine != Engine::Lab.name();
+        let virtual_time = summary.engine != EngineChoice::Lab.name();
         let idle = outcome.quality.cpu_idle_min.filter(|_| !virtual_time);
         let idle =
             idle.map(|idle| format!("the processors were {:.0} % idle in the busiest second", idle * 100.0));
@@ -156,7 +150,7 @@ pub fn complete(
     if let Some(error) = &outcome.failed {
         summary.quality.add_fault(error.to_string());
     }
-    if summary.engine == Engine::Lab.name() {
+    if summary.engine == EngineChoice::Lab.name() {
         for fault in unexplained_drops(scenario, &summary) {
             summary.quality.disturbed = true;
             summary.quality.add_fault(fault);
@@ -171,12 +165,17 @@ pub fn complete(
         ));
     }
     nothing_arrived::explain(scenario, &mut summary);
-    let failed = outcome.failed.map(failure);
-    Rows { summary, flows: outcome.flows, links: outcome.links, events: outcome.events, failed }
+    Outcome {
+        summary,
+        flows: outcome.flows,
+        links: outcome.links,
+        events: outcome.events,
+        failed: outcome.failed,
+    }
 }
 
 /// For how long the measurement stalled while the first and the longest echo of a flow were under way.
-fn stalled_echoes(outcome: &Outcome, told: &mut FlowSummary) {
+fn stalled_echoes(outcome: &Measured, told: &mut FlowSummary) {
     let echoes = || outcome.flows.iter().filter(|row| row.flow == told.name);
     let stalled = |echo: &FlowSample| {
         let rtt_us = echo.srtt_us.unwrap_or(0);

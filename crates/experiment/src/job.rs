@@ -1,0 +1,319 @@
+//! One run, from what is asked for to its summary and, where one is kept, its record.
+
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use guest::Image;
+use record::Writer;
+use scenario::Scenario;
+use schema::{DiscardedRun, Event, FlowSample, LinkSample, Quality, RunSummary};
+
+use crate::{
+    EngineChoice, Error, Experiment, LabSetup, Observer, Outcome, Result, congestion,
+    engines::{Engine, Kernel, Lab, Model, Sim, Task},
+    reliability::{self, Unreliable},
+    repeat::{MAX_TRIES, RepeatTime, Try, until_undisturbed},
+};
+
+/// One run to make.
+#[derive(Debug, Clone)]
+pub struct Job<'a> {
+    /// Of what it is a run.
+    pub experiment: &'a Experiment,
+    /// By what.
+    pub engine: EngineChoice,
+    /// The kernel of a guest, for that engine alone.
+    pub guest: Option<Image>,
+    /// The variant of the scenario, where it has some.
+    pub variant: Option<String>,
+    /// The point of a sweep, where this is one.
+    pub point: Option<Point>,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// Of how many.
+    pub repeats: u32,
+    /// With the seed of this repeat.
+    pub scenario: Scenario,
+}
+
+/// A point of a sweep.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// Its place among all points, from 1.
+    pub number: usize,
+    /// The swept fields and their values.
+    pub values: BTreeMap<String, String>,
+}
+
+/// What is kept of a run beside its summary.
+#[derive(Debug, Clone, Copy, Default)]
+pub enum Keep<'a> {
+    /// Nothing (not of lab and guests, whose captures need a record's directory).
+    #[default]
+    Nothing,
+    /// A record in this directory of runs.
+    Record(&'a Path),
+    /// A record in this directory of runs, and its rows in memory.
+    RecordAndRows(&'a Path),
+}
+
+/// A run that was made.
+#[derive(Debug)]
+pub struct Made {
+    /// Its summary.
+    pub summary: RunSummary,
+    /// Its rows, where they were to be kept in memory.
+    pub rows: Option<Rows>,
+    /// Why a flow failed, where others were measured all the same.
+    pub failed: Option<Error>,
+}
+
+/// The rows of a run.
+#[derive(Debug)]
+pub struct Rows {
+    /// The record that holds them, too.
+    pub record: PathBuf,
+    /// Samples of flows.
+    pub flows: Vec<FlowSample>,
+    /// Samples of links.
+    pub links: Vec<LinkSample>,
+    /// Events.
+    pub events: Vec<Event>,
+}
+
+/// How runs are made. Without more said: no record, nobody watches, as many simulations side by side as there are processors.
+pub struct RunOptions<'a> {
+    /// The right to make labs, for the lab alone: see [`LabSetup::acquire`].
+    pub lab: Option<&'a LabSetup>,
+    /// What is kept.
+    pub keep: Keep<'a>,
+    /// Who watches.
+    pub observer: &'a dyn Observer,
+    /// Ends runs early when it is set.
+    pub stop: &'a AtomicBool,
+    /// How much time is left for lab runs that the machine disturbed.
+    pub repeat_time: RepeatTime,
+    /// How many simulations and guests to run side by side; without it one on each processor.
+    pub side_by_side: Option<NonZeroUsize>,
+}
+
+impl Default for RunOptions<'_> {
+    fn default() -> Self {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        RunOptions {
+            lab: None,
+            keep: Keep::Nothing,
+            observer: &(),
+            stop: &NEVER,
+            repeat_time: RepeatTime::default(),
+            side_by_side: None,
+        }
+    }
+}
+
+/// Makes a run; a lab run that the machine disturbed again. After an error there is no record of it.
+pub(crate) fn make(job: &Job<'_>, options: &RunOptions<'_>) -> Result<Made> {
+    let (Keep::Record(runs_dir) | Keep::RecordAndRows(runs_dir)) = options.keep else {
+        let outcome = run(job, begin(job), options, None)?;
+        return Ok(Made { summary: outcome.summary, rows: None, failed: outcome.failed });
+    };
+    until_undisturbed(
+        &options.repeat_time,
+        |discarded| attempt(job, options, runs_dir, discarded),
+        |(writer, outcome), why, tries| {
+            // A record that is replaced would only fill the list of runs.
+            writer.abort();
+            drop(outcome);
+            options.observer.note(&format!(
+                "{}: the machine disturbed try {tries} of {MAX_TRIES}, it is repeated: {}",
+                title(job),
+                why.faults.join("; ")
+            ));
+        },
+    )
+    .and_then(|(writer, outcome)| finish(job, options, writer, outcome))
+}
+
+/// Makes a run once, up to its record's last step.
+fn attempt(
+    job: &Job<'_>,
+    options: &RunOptions<'_>,
+    runs_dir: &Path,
+    discarded: &[DiscardedRun],
+) -> Result<Try<(Writer, Outcome)>> {
+    let experiment = job.experiment;
+    let mut begun = begin(job);
+    let initial = experiment.summary(vec![begun.clone()]);
+    let toml = job.scenario.to_toml();
+    let mut writer = Writer::create(runs_dir, experiment.file.name(), &id(job, &begun), &toml, &initial)?;
+    begun.id = writer.id().to_string();
+    let mut outcome = match run(job, begun, options, Some(&mut writer)) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            writer.abort();
+            return Err(error);
+        }
+    };
+    note_discarded(&mut outcome.summary, discarded);
+    let is_whole =
+        outcome.failed.is_none() && !outcome.summary.partial && !options.stop.load(Ordering::Relaxed);
+    let disturbed = if is_whole { disturbed(job, &outcome.summary) } else { None };
+    let took = Duration::from_secs_f64(outcome.summary.wall_s.max(0.0));
+    Ok(Try { took, made: (writer, outcome), disturbed })
+}
+
+/// Says in a run's summary how often it was repeated and why.
+fn note_discarded(summary: &mut RunSummary, discarded: &[DiscardedRun]) {
+    if discarded.is_empty() {
+        return;
+    }
+    summary.discarded = discarded.to_vec();
+    let reasons: Vec<&str> = discarded.iter().flat_map(|d| &d.faults).map(String::as_str).collect();
+    let times = if discarded.len() == 1 { "once".into() } else { format!("{} times", discarded.len()) };
+    summary.quality.notes.push(format!(
+        "this run was repeated {times}, because the machine disturbed the earlier tries: {}",
+        reasons.join("; ")
+    ));
+}
+
+/// Why a lab run is to be repeated: the machine disturbed a figure of it that is compared with a published one.
+fn disturbed(job: &Job<'_>, run: &RunSummary) -> Option<DiscardedRun> {
+    if job.engine != EngineChoice::Lab || job.point.is_some() || job.experiment.is_changed() {
+        return None;
+    }
+    let published = job.experiment.file.published().iter();
+    let of_this = published.filter(|p| p.variant == job.variant && !p.figure.is_closed_form());
+    let mut unreliable = Unreliable::default();
+    of_this.map(|p| reliability::judge(p, run)).filter(|u| u.disturbed).for_each(|u| unreliable.merge(u));
+    unreliable.is_so().then(|| DiscardedRun { started: run.started.clone(), faults: unreliable.faults })
+}
+
+/// Completes the record of a run.
+fn finish(job: &Job<'_>, options: &RunOptions<'_>, writer: Writer, outcome: Outcome) -> Result<Made> {
+    let Outcome { summary, flows, links, events, failed } = outcome;
+    let record = writer.finish(&job.experiment.summary(vec![summary.clone()]), &flows, &links, &events)?;
+    let rows = match options.keep {
+        Keep::RecordAndRows(_) => Some(Rows { record, flows, links, events }),
+        Keep::Nothing | Keep::Record(_) => None,
+    };
+    Ok(Made { summary, rows, failed })
+}
+
+fn run(
+    job: &Job<'_>,
+    begun: RunSummary,
+    options: &RunOptions<'_>,
+    writer: Option<&mut Writer>,
+) -> Result<Outcome> {
+    let Experiment { path, host, kernel, traced, .. } = job.experiment;
+    let mut observer: Box<dyn crate::RunObserver + '_> = match job.engine {
+        // It is there at once.
+        EngineChoice::Model => Box::new(()),
+        _ => options.observer.run(&title(job), job.scenario.duration),
+    };
+    let task =
+        Task { scenario: &job.scenario, begun, observer: observer.as_mut(), writer, stop: options.stop };
+    match &job.engine {
+        EngineChoice::Model => Model { host }.run(task),
+        EngineChoice::Sim => Sim { path, host, kernel: *kernel, traced }.run(task),
+        EngineChoice::Lab => {
+            let Some(setup) = options.lab else {
+                return Err(Error::BadInput("a lab needs the right to make namespaces".into()));
+            };
+            let registered = congestion::register(&job.scenario, path)?;
+            Lab { setup, registered: &registered }.run(task)
+        }
+        EngineChoice::Kernel(_) => {
+            let Some(image) = &job.guest else {
+                return Err(Error::BadInput("a guest needs its kernel".into()));
+            };
+            Kernel { image }.run(task)
+        }
+    }
+}
+
+/// A run's summary before anything has happened.
+fn begin(job: &Job<'_>) -> RunSummary {
+    RunSummary {
+        id: String::new(),
+        engine: job.engine.name().into(),
+        variant: job.variant.clone(),
+        kernel: simulated_kernel(job),
+        sweep: job.point.as_ref().map(|point| point.values.clone()).unwrap_or_default(),
+        repeat: job.repeat,
+        seed: job.scenario.seed,
+        duration_s: job.scenario.duration.as_secs_f64(),
+        wall_s: 0.0,
+        started: now(),
+        partial: false,
+        flows: Vec::new(),
+        links: Vec::new(),
+        fairness_jain: None,
+        quality: Quality { ok: true, ..Quality::default() },
+        discarded: Vec::new(),
+    }
+}
+
+/// The kernel of the sending hosts, where it is simulated or a guest's and not the machine's.
+pub(crate) fn simulated_kernel(job: &Job<'_>) -> Option<String> {
+    match &job.engine {
+        EngineChoice::Lab => return None,
+        EngineChoice::Kernel(_) => return job.guest.as_ref().map(|image| image.release.clone()),
+        EngineChoice::Model | EngineChoice::Sim => {}
+    }
+    let scenario = &job.scenario;
+    let own = scenario.flows.iter().find_map(|flow| scenario.host(&flow.from)?.kernel);
+    match own {
+        Some((major, minor)) => Some(format!("{major}.{minor}")),
+        None => {
+            job.experiment.kernel.filter(|_| job.engine == EngineChoice::Sim).map(|kernel| kernel.to_string())
+        }
+    }
+}
+
+/// The record's name.
+fn id(job: &Job<'_>, begun: &RunSummary) -> String {
+    // Two guest kernels may begin in one second.
+    let engine = begun.engine_label().replace(' ', "-");
+    let mut id = record::new_id(&compact(&begun.started), &engine, job.variant.as_deref(), job.repeat);
+    if let Some(point) = &job.point {
+        id.push_str(&format!("-p{}", point.number));
+    }
+    id
+}
+
+/// RFC 3339, in seconds.
+pub fn now() -> String {
+    rfc3339(jiff::Timestamp::now())
+}
+
+/// RFC 3339, in seconds, as records have instants.
+pub fn rfc3339(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// RFC 3339 without separators, for file names.
+pub fn compact(started: &str) -> String {
+    started.chars().filter(|c| !matches!(c, '-' | ':')).collect()
+}
+
+/// The run for people, as in `lab8 tuned queue=100p 2/5`.
+fn title(job: &Job<'_>) -> String {
+    let mut title = job.experiment.file.name().to_string();
+    if let Some(variant) = &job.variant {
+        title = format!("{title} {variant}");
+    }
+    for (field, value) in job.point.iter().flat_map(|point| &point.values) {
+        let key = field.rsplit('.').next().unwrap_or(field);
+        title = format!("{title} {key}={value}");
+    }
+    if job.repeats > 1 {
+        title = format!("{title} {}/{}", job.repeat, job.repeats);
+    }
+    title
+}

@@ -1,0 +1,104 @@
+//! How figures vary with what their source does not say: sweeps at a tenth of rate and time, where windows,
+//! losses and recovery are a tenth as well and a run takes half a second.
+
+use std::collections::BTreeSet;
+
+use crate::{Earlier, EngineChoice, Experiment, Result, RunOptions, Selection};
+
+/// A scenario whose figures hang on a field that its source does not give.
+#[derive(Debug)]
+pub struct Study {
+    scenario: &'static str,
+    ids: &'static [&'static str],
+    metrics: &'static [&'static str],
+    /// What is swept.
+    pub sweeps: &'static [StudySweep],
+}
+
+/// One field and its values.
+#[derive(Debug)]
+pub struct StudySweep {
+    sets: &'static [(&'static str, &'static str)],
+    field: &'static str,
+    values: &'static [&'static str],
+    /// Why, in a sentence.
+    pub about: &'static str,
+}
+
+/// A tenth of what the G pairs have.
+const TENTH: &[(&str, &str)] = &[
+    ("duration", "700s"),
+    ("sample", "100ms"),
+    ("links.bottleneck.forward.rate", "100mbit"),
+    ("links.cern1-geneva.forward.rate", "100mbit"),
+    ("links.cern2-geneva.forward.rate", "100mbit"),
+    ("hosts.*.nic.tx_queue", "10p"),
+];
+
+const QUEUE: &str = "links.bottleneck.forward.queue";
+
+const G_SWEEPS: &[StudySweep] = &[
+    StudySweep {
+        sets: &[],
+        field: QUEUE,
+        values: &["40kB", "54kB", "64kB", "76kB", "90kB", "128kB", "250kB"],
+        about: "The source does not give the depth of the queue.",
+    },
+    StudySweep {
+        sets: &[(QUEUE, "76kB")],
+        field: "links.bottleneck.forward.loss",
+        values: &["0.0", "0.000004", "0.00002", "0.00005", "0.0001", "0.0002"],
+        about: "Nor does it give the path\u{2019}s own loss; here with a queue of 76 kB.",
+    },
+];
+
+const STUDIES: &[Study] = &[
+    Study {
+        scenario: "g-rttfair",
+        ids: &["G-rttfair", "G-griddt-rtt"],
+        metrics: &["flows.rtt181.goodput", "flows.rtt117.goodput"],
+        sweeps: G_SWEEPS,
+    },
+    Study {
+        scenario: "g-mtufair",
+        ids: &["G-mtufair", "G-griddt-mtu"],
+        metrics: &["flows.mtu3000.goodput", "flows.mtu9000.goodput"],
+        sweeps: G_SWEEPS,
+    },
+];
+
+/// The studies that have a result with one of these ids, and the experiment of each.
+pub fn studies<'a>(
+    ids: &BTreeSet<&str>,
+    experiments: &'a [Experiment],
+) -> Vec<(&'static Study, &'a Experiment)> {
+    let wanted = STUDIES.iter().filter(|study| study.ids.iter().any(|id| ids.contains(id)));
+    let with = |study: &'static Study| {
+        Some((study, experiments.iter().find(|one| one.file.name() == study.scenario)?))
+    };
+    wanted.filter_map(with).collect()
+}
+
+impl StudySweep {
+    /// The sweep of each of the study's figures.
+    ///
+    /// # Errors
+    /// Of a run that failed.
+    pub fn run(
+        &self,
+        study: &Study,
+        experiment: &Experiment,
+        options: &RunOptions<'_>,
+    ) -> Result<Vec<schema::Sweep>> {
+        let sets = TENTH.iter().chain(self.sets);
+        let sets = sets.map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let experiment = Experiment { sets, ..experiment.clone() };
+        let over = vec![(self.field.to_owned(), self.values.iter().map(ToString::to_string).collect())];
+        let selection = Selection { over, ..Selection::by(EngineChoice::Sim) };
+        let plan = experiment.plan_sweep(&selection, None, &Earlier::none())?;
+        let mut sweeps = plan.run_for(study.metrics, options)?;
+        // A peak is no knee.
+        sweeps.iter_mut().for_each(|sweep| sweep.knees.clear());
+        Ok(sweeps)
+    }
+}

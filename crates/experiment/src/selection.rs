@@ -1,0 +1,138 @@
+//! All runs that are asked for of an experiment: variants, points of sweeps, engines and repeats.
+
+use guest::Image;
+use scenario::{MAX_POINTS, Scenario};
+
+use crate::{
+    EngineChoice, Error, Experiment, Job, Point, Result, congestion,
+    engines::{check_guest, find_guest},
+    scenario_file,
+};
+
+/// Which runs are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// By what.
+    pub engines: Vec<EngineChoice>,
+    /// Empty: all variants that the file has.
+    pub variants: Vec<String>,
+    /// Fields that are swept beside those of the file, and their values.
+    pub over: Vec<(String, Vec<String>)>,
+    /// How often, where that is not as the file says.
+    pub repeat: Option<u32>,
+}
+
+impl Selection {
+    /// All variants by one engine, as often as the file says.
+    pub fn by(engine: EngineChoice) -> Self {
+        Selection { engines: vec![engine], ..Selection::default() }
+    }
+}
+
+impl Experiment {
+    /// The runs that are asked for, in the order in which they are shown.
+    ///
+    /// # Errors
+    /// What does not fit together: fields, variants, congestion controls; guest kernels that are not there.
+    pub fn jobs(&self, selection: &Selection) -> Result<Vec<Job<'_>>> {
+        let points = self.points(selection)?;
+        let with_guest = |engine: &EngineChoice| Ok((engine.clone(), guest_of(engine)?));
+        let engines: Vec<(EngineChoice, Option<Image>)> =
+            selection.engines.iter().map(with_guest).collect::<Result<_>>()?;
+        let mut jobs = Vec::new();
+        for variant in self.variants(&selection.variants) {
+            for (index, fields) in points.iter().enumerate() {
+                let mut scenario = self.resolve(variant.as_deref(), fields)?;
+                let repeats = selection.repeat.unwrap_or(scenario.repeat);
+                let point = (!fields.is_empty())
+                    .then(|| Point { number: index + 1, values: fields.iter().cloned().collect() });
+                if point.is_some() {
+                    // The record of one repeat of a point is the same however many there are.
+                    scenario.repeat = 1;
+                }
+                for (engine, guest) in &engines {
+                    if guest.is_some() {
+                        check_guest(&scenario)?;
+                    }
+                    jobs.extend(repeated(&Job {
+                        experiment: self,
+                        engine: engine.clone(),
+                        guest: guest.clone(),
+                        variant: variant.clone(),
+                        point: point.clone(),
+                        repeat: 1,
+                        repeats,
+                        scenario: scenario.clone(),
+                    }));
+                }
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// A variant's scenario with these fields and the experiment's changed values, in this order.
+    ///
+    /// # Errors
+    /// What does not fit together.
+    pub(crate) fn resolve(&self, variant: Option<&str>, fields: &[(String, String)]) -> Result<Scenario> {
+        let sets = [fields, self.sets.as_slice()].concat();
+        let scenario = scenario_file::resolve(&self.file, &self.path, variant, &sets)?;
+        congestion::check(&self.file, &self.path, variant, &sets, &scenario)?;
+        Ok(scenario)
+    }
+
+    /// The variants asked for; one without a name where the file has none.
+    pub(crate) fn variants(&self, asked: &[String]) -> Vec<Option<String>> {
+        let mut variants: Vec<Option<String>> = asked.iter().cloned().map(Some).collect();
+        if variants.is_empty() {
+            variants = self.file.variants().map(|name| Some(name.to_owned())).collect();
+        }
+        if variants.is_empty() {
+            variants.push(None);
+        }
+        variants
+    }
+
+    /// The points of the file's sweeps, and at each those of the selection's, as path and value of every field.
+    fn points(&self, selection: &Selection) -> Result<Vec<Vec<(String, String)>>> {
+        let mut points = self.file.points();
+        for (field, values) in &selection.over {
+            if points.iter().flatten().any(|(swept, _)| swept == field) {
+                return Err(Error::BadInput(format!("{field} is swept already")));
+            }
+            let with = |point: &Vec<(String, String)>, value: &String| {
+                [point.as_slice(), &[(field.clone(), value.clone())]].concat()
+            };
+            if points.len() * values.len() > MAX_POINTS {
+                let count = points.len() * values.len();
+                return Err(Error::BadInput(format!("{count} points; at most {MAX_POINTS} are run")));
+            }
+            points =
+                points.iter().flat_map(|point| values.iter().map(move |value| with(point, value))).collect();
+        }
+        let set_too =
+            self.sets.iter().find(|(set, _)| points.iter().flatten().any(|(swept, _)| swept == set));
+        match set_too {
+            Some((path, _)) => Err(Error::BadInput(format!("--set {path}: this field is swept"))),
+            None => Ok(points),
+        }
+    }
+}
+
+/// The kernel that an engine boots, if it does.
+fn guest_of(engine: &EngineChoice) -> Result<Option<Image>> {
+    match engine {
+        EngineChoice::Kernel(request) => find_guest(request.as_deref()).map(Some),
+        EngineChoice::Model | EngineChoice::Sim | EngineChoice::Lab => Ok(None),
+    }
+}
+
+/// A run and its repeats, each with its seed. A closed form gives the same each time.
+pub(crate) fn repeated<'a>(job: &Job<'a>) -> Vec<Job<'a>> {
+    let repeats = if job.engine == EngineChoice::Model { 1 } else { job.repeats };
+    let one = |repeat: u32| {
+        let seed = job.scenario.seed.wrapping_add(u64::from(repeat - 1));
+        Job { repeat, scenario: Scenario { seed, ..job.scenario.clone() }, ..job.clone() }
+    };
+    (1..=repeats).map(one).collect()
+}

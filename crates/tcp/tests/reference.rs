@@ -147,7 +147,13 @@ fn random_losses() {
         rest += (info.bytes_acked - half) as f64 * 8e-6 / 60.0 / RUNS as f64;
         retransmitted += info.total_retrans_segs;
         timeouts += info.total_rto;
-        assert_eq!(u64::from(info.total_retrans_segs), pair.dropped);
+        // What is lost in the last round trip is not sent again yet.
+        assert!(
+            pair.dropped - u64::from(info.total_retrans_segs) <= 1,
+            "{} of {}",
+            info.total_retrans_segs,
+            pair.dropped
+        );
     }
     println!("   mean goodput: {goodput:.2}, {rest:.2}; {} retransmitted", u64::from(retransmitted) / RUNS);
     assert!((goodput / 30.745 - 1.0).abs() < 0.1, "{goodput} Mb/s, observed 30.7 in the mean");

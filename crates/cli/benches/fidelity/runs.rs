@@ -58,7 +58,15 @@ pub struct Side {
     directory: String,
     /// The arguments of `longfat run`.
     arguments: Vec<String>,
+    /// Cases that say nothing of socket buffers have [`BUFFERS`].
+    sets_buffers: bool,
 }
+
+/// Where a case's settings begin, and buffers as Linux 6.1 and 6.12 begin with. Without them a guest has those of its version,
+/// and the simulator those of this machine.
+const SETTINGS: &str = r#""net.ipv4.tcp_no_metrics_save" = "1""#;
+const BUFFERS: &str =
+    r#""net.ipv4.tcp_rmem" = "4096 131072 6291456", "net.ipv4.tcp_wmem" = "4096 16384 4194304""#;
 
 impl Side {
     /// This machine's kernel in the lab.
@@ -73,16 +81,19 @@ impl Side {
 
     /// The simulator of the kernel `release`.
     pub fn sim_of(release: &str) -> Self {
-        Side::new(&format!("sim-{release}"), &["--engine", "sim", "--kernel", release])
+        let arguments = ["--engine", "sim", "--kernel", release];
+        Side { sets_buffers: true, ..Side::new(&format!("sim-{release}"), &arguments) }
     }
 
     /// The kernel `release` in a guest in virtual time.
     pub fn guest(release: &str) -> Self {
-        Side::new(&format!("kernel-{release}"), &["--engine", &format!("kernel:{release}")])
+        let arguments = ["--engine", &format!("kernel:{release}")];
+        Side { sets_buffers: true, ..Side::new(&format!("kernel-{release}"), &arguments) }
     }
 
     fn new(directory: &str, arguments: &[&str]) -> Self {
-        Side { directory: directory.into(), arguments: arguments.iter().map(|word| (*word).into()).collect() }
+        let arguments = arguments.iter().map(|word| (*word).into()).collect();
+        Side { directory: directory.into(), arguments, sets_buffers: false }
     }
 }
 
@@ -156,7 +167,11 @@ impl Store {
         let mut command = command;
         fs::create_dir_all(self.root.join(&side.directory)).expect("the store can be made");
         let file = self.root.join(&side.directory).join(format!("{}.toml", job.name()));
-        fs::write(&file, job.case.toml(job.run)).expect("the scenario can be written");
+        let mut text = job.case.toml(job.run);
+        if side.sets_buffers && !text.contains("tcp_rmem") {
+            text = text.replace(SETTINGS, &format!("{SETTINGS}, {BUFFERS}"));
+        }
+        fs::write(&file, text).expect("the scenario can be written");
         command.arg("--runs").arg(self.runs_dir(side, job)).arg("run").arg(&file);
         let output = command.args(&side.arguments).arg("--json").output().expect("longfat runs");
         let summary: Summary = serde_json::from_slice(&output.stdout)

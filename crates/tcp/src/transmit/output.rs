@@ -194,14 +194,11 @@ impl Endpoint {
         if limit >= enough {
             return false;
         }
-        // The next ACK is likely to come too late.
+        // The next ACK is likely to come too late: a fix of 6.18 (295ce1eb36ae) that all stable series have since October 2025
+        // (6.1.158, 6.6.115, 6.12.56).
         let Some(head) = self.tx.queue.head() else { return false };
         let (age, srtt) = (self.age_us(self.tx.queue.get(head).sent_us), sk.srtt_us >> 3);
-        let too_late = if self.config.profile.at_least(6, 18) {
-            srtt.saturating_sub(age) > (srtt >> 1).min(1000)
-        } else {
-            age < srtt >> 1
-        };
+        let too_late = srtt.saturating_sub(age) > (srtt >> 1).min(1000);
         if too_late {
             return false;
         }

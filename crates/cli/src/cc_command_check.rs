@@ -20,7 +20,7 @@ use tcp::{
 
 use crate::{
     cc_command::{SCHEMA, SourceArgs, failure},
-    exit::Exit,
+    exit::{self, Exit},
     output,
 };
 
@@ -103,9 +103,9 @@ fn ok(name: &'static str, found: String, details: Value) -> Step {
 
 /// A failure as the command line would tell it.
 fn failed(name: &'static str, error: &anyhow::Error) -> Step {
-    let missing = matches!(error.downcast_ref::<Exit>(), Some(Exit::Missing(_)));
+    let missing = exit::is_missing(error);
     let state = if missing { State::Missing } else { State::Failed };
-    Step { name, state, found: crate::exit::chain(error), details: Value::Null }
+    Step { name, state, found: exit::chain(error), details: Value::Null }
 }
 
 /// The kernel's own functions do not check what they are given: a window of 0 packets, or a `w` of 0 for

@@ -70,6 +70,11 @@ pub fn code(error: &anyhow::Error) -> u8 {
     }
 }
 
+/// Whether the machine lacks something.
+pub fn is_missing(error: &anyhow::Error) -> bool {
+    code(error) == MISSING
+}
+
 /// The error and its causes in one line.
 pub fn chain(error: &anyhow::Error) -> String {
     experiment::error::chain(error.as_ref())

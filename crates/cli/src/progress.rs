@@ -24,60 +24,63 @@ const GOODPUT_SPAN_US: i64 = 1_000_000;
 const SHOWN_ONE_BY_ONE: usize = 8;
 
 /// Shows how the runs of one command are going.
-pub struct Board {
+pub struct ProgressDisplay {
     terminal: Option<Terminal>,
-    made: Mutex<Made>,
+    completed: Mutex<Completed>,
 }
 
 /// A line for each run that is under way, and under them how many are made.
 struct Terminal {
     lines: MultiProgress,
-    made: ProgressBar,
+    count: ProgressBar,
 }
 
 /// How many runs are made of how many, and when that was last said.
-struct Made {
+struct Completed {
     runs: usize,
     of: usize,
     last_line: Instant,
 }
 
-impl Board {
-    /// A board without runs.
+impl ProgressDisplay {
+    /// A display without runs.
     pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal().then(|| {
             let lines = MultiProgress::new();
-            let made = ProgressBar::hidden();
-            set_style(&made, "{pos} of {len} runs made");
-            Terminal { lines, made }
+            let count = ProgressBar::hidden();
+            set_style(&count, "{pos} of {len} runs made");
+            Terminal { lines, count }
         });
-        Board { terminal, made: Mutex::new(Made { runs: 0, of: 0, last_line: Instant::now() }) }
+        ProgressDisplay {
+            terminal,
+            completed: Mutex::new(Completed { runs: 0, of: 0, last_line: Instant::now() }),
+        }
     }
 
-    fn made(&self) -> MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn completed(&self) -> MutexGuard<'_, Completed> {
+        self.completed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Observer for Board {
+impl Observer for ProgressDisplay {
     fn begin(&self, runs: usize) {
-        *self.made() = Made { runs: 0, of: runs, last_line: Instant::now() };
+        *self.completed() = Completed { runs: 0, of: runs, last_line: Instant::now() };
         if let Some(terminal) = &self.terminal {
-            terminal.made.reset();
-            terminal.made.set_length(runs as u64);
-            terminal.lines.add(terminal.made.clone());
+            terminal.count.reset();
+            terminal.count.set_length(runs as u64);
+            terminal.lines.add(terminal.count.clone());
         }
     }
 
     fn run(&self, title: &str, duration: Time) -> Box<dyn RunObserver + '_> {
         let bar = self.terminal.as_ref().map(|terminal| {
             let bar = ProgressBar::new(duration.0 / 1_000_000);
-            let bar = terminal.lines.insert_before(&terminal.made, bar);
+            let bar = terminal.lines.insert_before(&terminal.count, bar);
             set_style(&bar, "{prefix} {bar:20} {msg}");
             bar.set_prefix(title.to_string());
             bar
         });
-        let is_quiet = self.made().of > SHOWN_ONE_BY_ONE;
+        let is_quiet = self.completed().of > SHOWN_ONE_BY_ONE;
         if bar.is_none() && !is_quiet {
             output::note(&format!("{title}: {duration} to go"));
         }
@@ -94,20 +97,20 @@ impl Observer for Board {
 
     fn run_ended(&self) {
         if let Some(terminal) = &self.terminal {
-            terminal.made.inc(1);
+            terminal.count.inc(1);
             return;
         }
-        let mut made = self.made();
-        made.runs += 1;
-        if made.of > SHOWN_ONE_BY_ONE && made.last_line.elapsed() >= LINE_INTERVAL {
-            made.last_line = Instant::now();
-            output::note(&format!("{} of {} runs made", made.runs, made.of));
+        let mut completed = self.completed();
+        completed.runs += 1;
+        if completed.of > SHOWN_ONE_BY_ONE && completed.last_line.elapsed() >= LINE_INTERVAL {
+            completed.last_line = Instant::now();
+            output::note(&format!("{} of {} runs made", completed.runs, completed.of));
         }
     }
 
     fn end(&self) {
         if let Some(terminal) = &self.terminal {
-            terminal.made.finish_and_clear();
+            terminal.count.finish_and_clear();
         }
     }
 }

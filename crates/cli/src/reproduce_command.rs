@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, sync::atomic:
 
 use clap::Args;
 use experiment::{
-    EngineChoice, EngineChoices, Experiment, Keep, LabSetup, Made, RunOptions, make_all, now,
+    CompletedRun, EngineChoice, EngineChoices, Experiment, LabSetup, Retention, RunOptions, now,
     reproduce::{CATALOGUE, Plan, experiments, studies},
+    run_all,
 };
 use record::Run;
 use schema::{PublishedVerdict, RunSummary, Summary};
@@ -16,7 +17,7 @@ use view::{LoadedRun, ReportExtra, Reproduced};
 use crate::{
     exit::Exit,
     interrupt, output,
-    progress::Board,
+    progress::ProgressDisplay,
     run::{check_directory, command_line},
 };
 
@@ -58,17 +59,17 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
         check_directory(path)?;
     }
     let stop = interrupt::flag()?;
-    let board = Board::new();
-    let setup = if plan.needs_lab() { Some(LabSetup::acquire(None, &board)?) } else { None };
+    let progress = ProgressDisplay::new();
+    let setup = if plan.needs_lab() { Some(LabSetup::acquire(None, &progress)?) } else { None };
     let options = RunOptions {
         lab: setup.as_ref(),
-        keep: Keep::Record(runs_dir),
-        observer: &board,
+        retention: Retention::Record(runs_dir),
+        observer: &progress,
         stop: &stop,
         side_by_side: args.jobs,
         ..RunOptions::default()
     };
-    let mut made = make_all(&plan.jobs, &options)?;
+    let mut made = run_all(&plan.jobs, &options)?;
     let failed = made.iter_mut().find_map(|one| one.failed.take());
     let summaries = summaries(&experiments, &plan, &made);
     let results = results(&wanted, &summaries);
@@ -85,7 +86,7 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
     if let Some(path) = &args.report {
         let mut sections = scenario_sections(&summaries, runs_dir)?;
         if engines.contains(&EngineChoice::Sim) && !stop.load(Ordering::Relaxed) {
-            let options = RunOptions { keep: Keep::Nothing, ..options };
+            let options = RunOptions { retention: Retention::Nothing, ..options };
             sections.extend(sensitivity_sections(&wanted, &experiments, &options)?);
         }
         let extra = ReportExtra { made: Some(now()), command: Some(command_line()) };
@@ -125,7 +126,7 @@ fn wanted(asked: &[String]) -> anyhow::Result<BTreeSet<&'static str>> {
 }
 
 /// One document a scenario file that was run, in the order of the files.
-fn summaries(experiments: &[Experiment], plan: &Plan<'_>, made: &[Made]) -> Vec<Summary> {
+fn summaries(experiments: &[Experiment], plan: &Plan<'_>, made: &[CompletedRun]) -> Vec<Summary> {
     let of = |one: &Experiment| {
         let own = plan.jobs.iter().zip(made).filter(|(job, _)| std::ptr::eq(job.experiment, one));
         let runs: Vec<RunSummary> = own.map(|(_, made)| made.summary.clone()).collect();

@@ -8,7 +8,8 @@ use std::{
 
 use clap::Args;
 use experiment::{
-    EngineChoice, EngineChoices, Experiment, Keep, LabSetup, Made, RunOptions, Selection, make_all, now,
+    CompletedRun, EngineChoice, EngineChoices, Experiment, LabSetup, Retention, RunOptions, Selection, now,
+    run_all,
 };
 use schema::{PublishedVerdict, RunSummary, Summary};
 use units::KernelVersion;
@@ -19,7 +20,7 @@ use crate::{
     interrupt,
     open::{parse_set, read_experiment},
     output,
-    progress::Board,
+    progress::ProgressDisplay,
 };
 
 /// What to run, and how.
@@ -71,27 +72,27 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let jobs = experiment.jobs(&selection)?;
     experiment.check(&jobs)?;
     let stop = interrupt::flag()?;
-    let board = Board::new();
+    let progress = ProgressDisplay::new();
     let setup = match in_lab {
-        true => Some(LabSetup::acquire(args.ports, &board)?),
+        true => Some(LabSetup::acquire(args.ports, &progress)?),
         false => None,
     };
-    let keep = match &args.report {
+    let retention = match &args.report {
         Some(path) => {
             check_directory(path)?;
-            Keep::RecordAndRows(runs_dir)
+            Retention::RecordAndRows(runs_dir)
         }
-        None => Keep::Record(runs_dir),
+        None => Retention::Record(runs_dir),
     };
     let options = RunOptions {
         lab: setup.as_ref(),
-        keep,
-        observer: &board,
+        retention,
+        observer: &progress,
         stop: &stop,
         side_by_side: args.jobs,
         ..RunOptions::default()
     };
-    let mut made = make_all(&jobs, &options)?;
+    let mut made = run_all(&jobs, &options)?;
     let failed = made.iter_mut().find_map(|one| one.failed.take());
     let runs: Vec<RunSummary> = made.iter().map(|m| m.summary.clone()).collect();
     let summary = experiment.summary(runs);
@@ -120,7 +121,7 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
 }
 
 /// A run with its rows, for a report.
-fn loaded(experiment: &Experiment, made: Made) -> Option<LoadedRun> {
+fn loaded(experiment: &Experiment, made: CompletedRun) -> Option<LoadedRun> {
     let rows = made.rows?;
     let summary = experiment.summary(vec![made.summary]);
     Some(LoadedRun::from_rows(summary, rows.record, rows.flows, rows.links, rows.events))

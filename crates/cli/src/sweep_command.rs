@@ -7,8 +7,8 @@ use std::{
 
 use clap::Args;
 use experiment::{
-    Earlier, EngineChoice, EngineChoices, Error, Experiment, FitRange, Keep, LabSetup, RunOptions, Search,
-    Selection, fit,
+    EarlierRuns, EngineChoice, EngineChoices, Error, Experiment, FitRange, LabSetup, Retention, RunOptions,
+    Search, Selection, fit,
 };
 use schema::{FitDocument, SWEEP_SCHEMA};
 use units::KernelVersion;
@@ -18,7 +18,7 @@ use crate::{
     interrupt,
     open::{parse_set, read_experiment},
     output,
-    progress::Board,
+    progress::ProgressDisplay,
     records,
     run::{check_directory, command_line},
 };
@@ -109,20 +109,20 @@ fn sweep(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         repeat: args.repeat,
     };
     let earlier = match args.again {
-        true => Earlier::none(),
-        false => Earlier::of(runs_dir, experiment.file.name())?,
+        true => EarlierRuns::none(),
+        false => EarlierRuns::of(runs_dir, experiment.file.name())?,
     };
     let plan = experiment.plan_sweep(&selection, args.metric.as_deref(), &earlier)?;
     let stop = interrupt::flag()?;
-    let board = Board::new();
+    let progress = ProgressDisplay::new();
     let setup = match plan.missing().iter().any(|job| job.engine == EngineChoice::Lab) {
-        true => Some(LabSetup::acquire(args.ports, &board)?),
+        true => Some(LabSetup::acquire(args.ports, &progress)?),
         false => None,
     };
     let options = RunOptions {
         lab: setup.as_ref(),
-        keep: Keep::Record(runs_dir),
-        observer: &board,
+        retention: Retention::Record(runs_dir),
+        observer: &progress,
         stop: &stop,
         side_by_side: args.jobs,
         ..RunOptions::default()
@@ -157,9 +157,9 @@ fn search(args: &SweepArgs, json: bool) -> anyhow::Result<()> {
         repeat: args.repeat,
         most_runs: args.most_runs,
     };
-    let (stop, board) = (interrupt::flag()?, Board::new());
+    let (stop, progress) = (interrupt::flag()?, ProgressDisplay::new());
     let options =
-        RunOptions { observer: &board, stop: &stop, side_by_side: args.jobs, ..RunOptions::default() };
+        RunOptions { observer: &progress, stop: &stop, side_by_side: args.jobs, ..RunOptions::default() };
     let fit = fit(&experiments, &search, &options)?;
     let text = view::sweep::fit(&fit);
     let svg = view::sweep::fit_chart(&fit);

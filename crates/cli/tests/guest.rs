@@ -99,7 +99,8 @@ fn two_runs_in_a_guest_are_the_same_to_the_byte() {
     );
     assert!(run["kernel"].as_str().is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())));
     let steady = flow(&first)["steady_goodput_bps"].as_f64().unwrap();
-    assert!((80e6..96e6).contains(&steady), "{steady}");
+    // Data behind a gap counts when the gap is filled, which may be after slow start.
+    assert!((80e6..100e6).contains(&steady), "{steady}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Sweeps the queue of a path on all processors and prints the goodput of each point:
 //! `cargo run --release -p longfat-experiment --example sweep`.
 
-use experiment::{Earlier, EngineChoice, Experiment, RunOptions, Selection};
+use experiment::{EarlierRuns, EngineChoice, Experiment, RunOptions, Selection};
 
 fn main() -> experiment::Result<()> {
     let experiment = Experiment::from_file("scenarios/gallery/dsl.toml")?.set("duration", "10s");
@@ -11,7 +11,7 @@ fn main() -> experiment::Result<()> {
         over: vec![("links.modem-server.forward.queue".into(), queues)],
         ..Selection::by(EngineChoice::Sim)
     };
-    let plan = experiment.plan_sweep(&selection, Some("flows.ping.max_rtt"), &Earlier::none())?;
+    let plan = experiment.plan_sweep(&selection, Some("flows.ping.max_rtt"), &EarlierRuns::none())?;
     let sweep = plan.run(&RunOptions::default())?;
     for point in &sweep.points {
         println!("{:>6}: {:.1} ms", point.values[0].text, point.mean.unwrap_or(f64::NAN) * 1e3);

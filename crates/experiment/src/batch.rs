@@ -8,21 +8,21 @@ use std::{
 
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
-use crate::{EngineChoice, Error, Job, Made, Result, RunOptions, job::make};
+use crate::{CompletedRun, EngineChoice, Error, Job, Result, RunOptions, job::run_job};
 
 /// Makes the runs that are asked for, in their order. After Ctrl-C or a run that failed in part the others are missing;
 /// after an error of a run no more are begun, and the error is returned.
 ///
 /// # Errors
 /// Of the first run that gave nothing.
-pub fn make_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<Made>> {
+pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<CompletedRun>> {
     options.observer.begin(jobs.len());
     let ended = AtomicBool::new(false);
     let one = |(place, job)| {
         if ended.load(Ordering::Relaxed) || options.stop.load(Ordering::Relaxed) {
             return None;
         }
-        let made = make(job, options);
+        let made = run_job(job, options);
         options.observer.run_ended();
         if made.as_ref().map_or(true, |made| made.failed.is_some()) {
             ended.store(true, Ordering::Relaxed);
@@ -31,7 +31,7 @@ pub fn make_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<Made>>
     };
     let (alone, beside): (Vec<_>, Vec<_>) =
         jobs.iter().enumerate().partition(|(_, job)| job.engine == EngineChoice::Lab);
-    let mut all: Vec<(usize, Result<Made>)> =
+    let mut all: Vec<(usize, Result<CompletedRun>)> =
         pool(options.side_by_side)?.install(|| beside.into_iter().par_bridge().filter_map(one).collect());
     all.extend(alone.into_iter().filter_map(one));
     options.observer.end();

@@ -125,7 +125,7 @@ pub fn register(scenario: &Scenario, path: &Path) -> Result<Registered> {
 
 impl Registered {
     /// Completes what is said of a flow's congestion control; `used` is the kernel's name of what its socket had.
-    pub fn tell(&self, flow: &Flow, used: Option<&str>, summary: &mut FlowSummary) {
+    pub fn describe(&self, flow: &Flow, used: Option<&str>, summary: &mut FlowSummary) {
         let Kind::Tcp(tcp) = &flow.kind else { return };
         summary.cc_kernel_name = used.map(Into::into);
         summary.cc_from = used.map(|_| self.from.get(&flow.name).map_or(FROM_KERNEL, String::as_str).into());
@@ -176,7 +176,7 @@ fn asked(scenario: &Scenario) -> impl Iterator<Item = (&Flow, &Cc)> {
     })
 }
 
-/// Whether `longfat cc load` has loaded it. Who may not look is told that it is the kernel's.
+/// Whether `longfat cc load` has loaded it. For users who may not read the pins: false, as for the kernel's own.
 fn is_loaded(name: &str) -> bool {
     let pinned = kernel::pins::pinned().unwrap_or_default();
     pinned.iter().flat_map(|p| &p.names).any(|known| known == name)

@@ -11,14 +11,14 @@ use crate::{
 };
 
 /// The complete records of one scenario that this program made on this machine.
-pub struct Earlier {
+pub struct EarlierRuns {
     runs: Vec<Run>,
 }
 
-impl Earlier {
+impl EarlierRuns {
     /// Nothing: every run is to be made.
     pub fn none() -> Self {
-        Earlier { runs: Vec::new() }
+        EarlierRuns { runs: Vec::new() }
     }
 
     /// Of the scenario called `name`. Records that are older than the program do not count: another one made them.
@@ -34,7 +34,7 @@ impl Earlier {
         let is_ours = |run: &Run| {
             !run.partial && run.run().quality.ok && !run.run().sweep.is_empty() && run.run().started >= since
         };
-        Ok(Earlier { runs: entries.filter_map(|entry| entry.run.ok()).filter(is_ours).collect() })
+        Ok(EarlierRuns { runs: entries.filter_map(|entry| entry.run.ok()).filter(is_ours).collect() })
     }
 
     /// The record of the same run, down to the last setting: scenario, seed, engine, kernel.

@@ -32,7 +32,7 @@ impl EngineChoice {
 pub struct EngineChoices(Vec<EngineChoice>);
 
 impl EngineChoices {
-    /// Those chosen, each once. The model comes first: it is to be told nothing of what the others measure.
+    /// Those chosen, each once. The model comes first: it knows nothing of what the others measure.
     pub fn chosen(choices: &[EngineChoices]) -> Vec<EngineChoice> {
         let mut engines: Vec<EngineChoice> = choices.iter().flat_map(|choice| choice.0.clone()).collect();
         engines.sort_unstable();

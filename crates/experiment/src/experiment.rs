@@ -66,7 +66,7 @@ impl Experiment {
     pub fn run(&self, selection: &Selection, options: &RunOptions<'_>) -> Result<Summary> {
         let jobs = self.jobs(selection)?;
         self.check(&jobs)?;
-        let made = batch::make_all(&jobs, options)?;
+        let made = batch::run_all(&jobs, options)?;
         let mut runs = Vec::new();
         for one in made {
             if let Some(error) = one.failed {

@@ -7,7 +7,7 @@ use model::{Range, root_mean_square};
 use scenario::{Amount, Published};
 use schema::{Fit, FitFigure, FitTried, PublishedResult, RunSummary, SweptValue, Unknown};
 
-use crate::{EngineChoice, Error, Experiment, Job, Result, RunOptions, batch::make_all, selection::repeated};
+use crate::{EngineChoice, Error, Experiment, Job, Result, RunOptions, batch::run_all, selection::repeated};
 
 /// Where a field is searched.
 #[derive(Debug, Clone)]
@@ -103,7 +103,7 @@ pub fn fit(experiments: &[Experiment], search: &Search, options: &RunOptions<'_>
         let all: Vec<Vec<Job<'_>>> =
             points.iter().map(|point| jobs(search, &families, point)).collect::<Result<_>>()?;
         let flat: Vec<Job<'_>> = all.iter().flatten().cloned().collect();
-        let made = make_all(&flat, options)?;
+        let made = run_all(&flat, options)?;
         if options.stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }

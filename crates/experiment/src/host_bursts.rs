@@ -41,8 +41,8 @@ fn unexplained_drop(scenario: &Scenario, run: &RunSummary, summary: &schema::Lin
             Kind::Ping(_) => continue,
             _ => return None,
         }
-        let told = run.flows.iter().find(|told| told.name == flow.name)?;
-        windows += told.max_rcv_wnd_bytes? as f64 * WITH_HEADERS;
+        let result = run.flows.iter().find(|result| result.name == flow.name)?;
+        windows += result.max_rcv_wnd_bytes? as f64 * WITH_HEADERS;
         shortest_s = path.rtt.as_secs_f64().min(shortest_s);
         hosts.insert(flow.from.clone());
     }

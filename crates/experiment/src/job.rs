@@ -52,7 +52,7 @@ pub struct Point {
 
 /// What is kept of a run beside its summary.
 #[derive(Debug, Clone, Copy, Default)]
-pub enum Keep<'a> {
+pub enum Retention<'a> {
     /// Nothing (not of lab and guests, whose captures need a record's directory).
     #[default]
     Nothing,
@@ -64,7 +64,7 @@ pub enum Keep<'a> {
 
 /// A run that was made.
 #[derive(Debug)]
-pub struct Made {
+pub struct CompletedRun {
     /// Its summary.
     pub summary: RunSummary,
     /// Its rows, where they were to be kept in memory.
@@ -91,7 +91,7 @@ pub struct RunOptions<'a> {
     /// The right to make labs, for the lab alone: see [`LabSetup::acquire`].
     pub lab: Option<&'a LabSetup>,
     /// What is kept.
-    pub keep: Keep<'a>,
+    pub retention: Retention<'a>,
     /// Who watches.
     pub observer: &'a dyn Observer,
     /// Ends runs early when it is set.
@@ -107,7 +107,7 @@ impl Default for RunOptions<'_> {
         static NEVER: AtomicBool = AtomicBool::new(false);
         RunOptions {
             lab: None,
-            keep: Keep::Nothing,
+            retention: Retention::Nothing,
             observer: &(),
             stop: &NEVER,
             repeat_time: RepeatTime::default(),
@@ -117,10 +117,10 @@ impl Default for RunOptions<'_> {
 }
 
 /// Makes a run; a lab run that the machine disturbed again. After an error there is no record of it.
-pub(crate) fn make(job: &Job<'_>, options: &RunOptions<'_>) -> Result<Made> {
-    let (Keep::Record(runs_dir) | Keep::RecordAndRows(runs_dir)) = options.keep else {
+pub(crate) fn run_job(job: &Job<'_>, options: &RunOptions<'_>) -> Result<CompletedRun> {
+    let (Retention::Record(runs_dir) | Retention::RecordAndRows(runs_dir)) = options.retention else {
         let outcome = run(job, begin(job), options, None)?;
-        return Ok(Made { summary: outcome.summary, rows: None, failed: outcome.failed });
+        return Ok(CompletedRun { summary: outcome.summary, rows: None, failed: outcome.failed });
     };
     until_undisturbed(
         &options.repeat_time,
@@ -194,14 +194,14 @@ fn disturbed(job: &Job<'_>, run: &RunSummary) -> Option<DiscardedRun> {
 }
 
 /// Completes the record of a run.
-fn finish(job: &Job<'_>, options: &RunOptions<'_>, writer: Writer, outcome: Outcome) -> Result<Made> {
+fn finish(job: &Job<'_>, options: &RunOptions<'_>, writer: Writer, outcome: Outcome) -> Result<CompletedRun> {
     let Outcome { summary, flows, links, events, failed } = outcome;
     let record = writer.finish(&job.experiment.summary(vec![summary.clone()]), &flows, &links, &events)?;
-    let rows = match options.keep {
-        Keep::RecordAndRows(_) => Some(Rows { record, flows, links, events }),
-        Keep::Nothing | Keep::Record(_) => None,
+    let rows = match options.retention {
+        Retention::RecordAndRows(_) => Some(Rows { record, flows, links, events }),
+        Retention::Nothing | Retention::Record(_) => None,
     };
-    Ok(Made { summary, rows, failed })
+    Ok(CompletedRun { summary, rows, failed })
 }
 
 fn run(

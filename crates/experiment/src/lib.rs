@@ -51,14 +51,14 @@ pub mod scenario_file;
 mod selection;
 mod sweep;
 
-pub use batch::make_all;
-pub use earlier::Earlier;
+pub use batch::run_all;
+pub use earlier::EarlierRuns;
 pub use engine::{EngineChoice, EngineChoices};
 pub use engines::{LabSetup, check_guest, clean_journal, find_guest, guest};
 pub use error::{Error, ErrorKind, Result};
 pub use experiment::Experiment;
 pub use fit::{FitRange, Search, fit};
-pub use job::{Job, Keep, Made, Point, Rows, RunOptions, compact, now, rfc3339};
+pub use job::{CompletedRun, Job, Point, Retention, Rows, RunOptions, compact, now, rfc3339};
 pub use lab::Progress;
 pub use observer::{Observer, RunObserver};
 pub use outcome::Outcome;

@@ -12,11 +12,11 @@ const ROUND_TRIPS_TO_CONNECT: u64 = 3;
 /// that delivered nothing for no known reason makes the run unsound.
 pub fn explain(scenario: &Scenario, summary: &mut RunSummary) {
     for flow in &scenario.flows {
-        let Some(told) = summary.flows.iter_mut().find(|told| told.name == flow.name) else { continue };
-        let is_empty = delivered_nothing(flow, told);
+        let Some(result) = summary.flows.iter_mut().find(|result| result.name == flow.name) else { continue };
+        let is_empty = delivered_nothing(flow, result);
         if let Some((sentence, remedy)) = black_hole(scenario, flow) {
-            told.evidence.insert(0, sentence);
-            told.remedy = Some(remedy);
+            result.evidence.insert(0, sentence);
+            result.remedy = Some(remedy);
         }
         if !is_empty || summary.partial {
             continue;
@@ -32,12 +32,12 @@ pub fn explain(scenario: &Scenario, summary: &mut RunSummary) {
     }
 }
 
-fn delivered_nothing(flow: &Flow, told: &FlowSummary) -> bool {
+fn delivered_nothing(flow: &Flow, result: &FlowSummary) -> bool {
     match flow.kind {
         Kind::Tcp(_) | Kind::Udp(_) | Kind::Xcp(_) => {
-            told.bytes.unwrap_or(0) == 0 && told.goodput_bps.unwrap_or(0.0) == 0.0
+            result.bytes.unwrap_or(0) == 0 && result.goodput_bps.unwrap_or(0.0) == 0.0
         }
-        Kind::Ping(_) => told.min_rtt_us.is_none(),
+        Kind::Ping(_) => result.min_rtt_us.is_none(),
     }
 }
 

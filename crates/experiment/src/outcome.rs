@@ -106,10 +106,10 @@ impl Recording<'_> {
     }
 }
 
-/// Labels the rows of a run and makes its summary; `tell` completes what is said of a flow's congestion control.
+/// Labels the rows of a run and makes its summary; `describe_cc` completes what is said of a flow's congestion control.
 pub(crate) fn complete(
     scenario: &Scenario,
-    tell: impl Fn(&Flow, Option<&str>, &mut FlowSummary),
+    describe_cc: impl Fn(&Flow, Option<&str>, &mut FlowSummary),
     mut summary: RunSummary,
     mut outcome: Measured,
 ) -> Outcome {
@@ -131,12 +131,12 @@ pub(crate) fn complete(
             ended_us: end.ended.map(micros),
             bytes: end.bytes,
         };
-        let mut told = verdict::summarize(&outcome.flows, &outcome.events, &times, &context);
+        let mut flow_summary = verdict::summarize(&outcome.flows, &outcome.events, &times, &context);
         if matches!(flow.kind, Kind::Ping(_)) {
-            stalled_echoes(&outcome, &mut told);
+            stalled_echoes(&outcome, &mut flow_summary);
         }
-        tell(flow, end.cc.as_deref(), &mut told);
-        summary.flows.push(told);
+        describe_cc(flow, end.cc.as_deref(), &mut flow_summary);
+        summary.flows.push(flow_summary);
     }
     summary.links =
         outcome.link_ends.iter().map(|end| link_summary(scenario, end, outcome.duration)).collect();
@@ -175,8 +175,8 @@ pub(crate) fn complete(
 }
 
 /// For how long the measurement stalled while the first and the longest echo of a flow were under way.
-fn stalled_echoes(outcome: &Measured, told: &mut FlowSummary) {
-    let echoes = || outcome.flows.iter().filter(|row| row.flow == told.name);
+fn stalled_echoes(outcome: &Measured, flow_summary: &mut FlowSummary) {
+    let echoes = || outcome.flows.iter().filter(|row| row.flow == flow_summary.name);
     let stalled = |echo: &FlowSample| {
         let rtt_us = echo.srtt_us.unwrap_or(0);
         let stalls = outcome.events.iter().filter(|event| event.kind == EventKind::Stall);
@@ -190,7 +190,7 @@ fn stalled_echoes(outcome: &Measured, told: &mut FlowSummary) {
     };
     let first = echoes().next().and_then(stalled);
     let longest = echoes().max_by_key(|echo| echo.srtt_us).and_then(stalled);
-    (told.first_rtt_stalled_us, told.max_rtt_stalled_us) = (first, longest);
+    (flow_summary.first_rtt_stalled_us, flow_summary.max_rtt_stalled_us) = (first, longest);
 }
 
 fn link_summary(scenario: &Scenario, end: &LinkEnd, duration: Time) -> LinkSummary {

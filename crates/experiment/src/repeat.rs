@@ -74,18 +74,18 @@ mod tests {
 
     /// Makes runs numbered from 1, of which the first `disturbed` are disturbed; returns which is kept and which were discarded.
     fn runs(disturbed: usize, took: Duration, time: &RepeatTime) -> (usize, Vec<usize>, usize) {
-        let (mut begun, mut thrown, mut told) = (0, Vec::new(), 0);
+        let (mut begun, mut discarded, mut known) = (0, Vec::new(), 0);
         let attempt = |discarded: &[DiscardedRun]| {
             begun += 1;
-            told = discarded.len();
+            known = discarded.len();
             let why = DiscardedRun { started: format!("run {begun}"), faults: vec!["stalled".into()] };
             Ok(Try { made: begun, took, disturbed: (begun <= disturbed).then_some(why) })
         };
         let kept = until_undisturbed(time, attempt, |made, why, tries| {
             assert_eq!((why.started.as_str(), tries), (format!("run {made}").as_str(), made));
-            thrown.push(made);
+            discarded.push(made);
         });
-        (kept.unwrap(), thrown, told)
+        (kept.unwrap(), discarded, known)
     }
 
     #[test]

@@ -7,8 +7,8 @@ use scenario::{Amount, Figure, Kind, Metric, RunMetric, Scenario};
 use schema::{RunSummary, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
 
 use crate::{
-    Error, Experiment, Job, Result, RunOptions, Selection, batch::make_all, confidence::half_width,
-    earlier::Earlier, published,
+    Error, Experiment, Job, Result, RunOptions, Selection, batch::run_all, confidence::half_width,
+    earlier::EarlierRuns, published,
 };
 
 /// A run of a point, and whether it had been made before.
@@ -39,7 +39,7 @@ impl Experiment {
         &self,
         selection: &Selection,
         metric: Option<&str>,
-        earlier: &Earlier,
+        earlier: &EarlierRuns,
     ) -> Result<SweepPlan<'_>> {
         let jobs = self.jobs(selection)?;
         let fields = self.swept_fields(selection);
@@ -91,7 +91,7 @@ impl<'a> SweepPlan<'a> {
     }
 
     fn make(&self, options: &RunOptions<'_>) -> Result<Vec<PointRun<'_>>> {
-        let mut made = make_all(&self.missing(), options)?;
+        let mut made = run_all(&self.missing(), options)?;
         if let Some(error) = made.iter_mut().find_map(|one| one.failed.take()) {
             return Err(error);
         }

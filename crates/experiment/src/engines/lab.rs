@@ -83,10 +83,10 @@ impl Engine for Lab<'_> {
         let mut outcome = lab::run(scenario, &options, &mut recording)?;
         // The kernel applies all sysctls; one that it does not have fails the run.
         outcome.quality.notes.extend(scenario.not_modelled(EngineKind::Lab, |_, _| true));
-        let tell = |flow: &Flow, used: Option<&str>, told: &mut FlowSummary| {
-            self.registered.tell(flow, used, told);
+        let describe_cc = |flow: &Flow, used: Option<&str>, flow_summary: &mut FlowSummary| {
+            self.registered.describe(flow, used, flow_summary);
         };
-        Ok(complete(scenario, tell, begun, outcome.into()))
+        Ok(complete(scenario, describe_cc, begun, outcome.into()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The model as an engine: closed forms for each flow, told the scenario and the kernel's version alone.
+//! The model as an engine: closed forms for each flow, from the scenario and the kernel's version alone.
 
 use std::str::FromStr;
 
@@ -109,13 +109,13 @@ fn share_bottlenecks(scenario: &Scenario, kernel: KernelVersion, flows: &mut [Fl
     let queue = path.queue_bytes_of(bottleneck);
     let used = queue.map_or(1.0, |queue| model::sawtooth_utilization(sharer.rule, queue as f64 / bdp));
     for ((flow, ..), share) in sharers.iter().zip(&shares) {
-        let Some(told) = flows.iter_mut().find(|f| f.name == flow.name) else { continue };
-        let Some(wire) = told.wire_limit_bps else { continue };
+        let Some(result) = flows.iter_mut().find(|f| f.name == flow.name) else { continue };
+        let Some(wire) = result.wire_limit_bps else { continue };
         let together = share * used * wire;
         // Alone, a flow may have less than its share: buffers, losses.
-        told.goodput_bps = told.goodput_bps.map(|alone| alone.min(together));
-        told.steady_goodput_bps = told.steady_goodput_bps.map(|alone| alone.min(together));
-        told.evidence.push(format!(
+        result.goodput_bps = result.goodput_bps.map(|alone| alone.min(together));
+        result.steady_goodput_bps = result.steady_goodput_bps.map(|alone| alone.min(together));
+        result.evidence.push(format!(
             "beside the others, where all lose at the same instants: {:.0} % of the {:.0} % of the link that their sawtooth uses",
             share * 100.0,
             used * 100.0
@@ -184,16 +184,16 @@ fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Opti
             let cc = cc_of(scenario, flow, tcp);
             let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc);
             let summary = FlowSummary { cc: Some(cc.name().into()), cc_set: settings(&cc), ..summary };
-            let told = tcp_summary(summary, &inputs, &predict(&inputs));
-            if is_stuck(scenario, flow) { stuck(told) } else { told }
+            let result = tcp_summary(summary, &inputs, &predict(&inputs));
+            if is_stuck(scenario, flow) { stuck(result) } else { result }
         }
         Kind::Udp(udp) => {
-            let told = udp_summary(summary, udp, &path, active(scenario, flow));
-            if is_stuck(scenario, flow) { stuck(told) } else { told }
+            let result = udp_summary(summary, udp, &path, active(scenario, flow));
+            if is_stuck(scenario, flow) { stuck(result) } else { result }
         }
         Kind::Xcp(xcp) => {
-            let told = xcp_summary(summary, xcp, &path, active(scenario, flow));
-            if is_stuck(scenario, flow) { stuck(told) } else { told }
+            let result = xcp_summary(summary, xcp, &path, active(scenario, flow));
+            if is_stuck(scenario, flow) { stuck(result) } else { result }
         }
         Kind::Ping(_) => {
             let rtt_us = (path.rtt.as_secs_f64() + HOST_TIME_S) * 1e6;
@@ -221,19 +221,19 @@ fn is_stuck(scenario: &Scenario, flow: &Flow) -> bool {
 }
 
 /// A flow of which nothing arrives.
-fn stuck(told: FlowSummary) -> FlowSummary {
+fn stuck(result: FlowSummary) -> FlowSummary {
     let mut limited = Limited::default();
     *limited.share_mut(Cause::Loss) = 1.0;
     FlowSummary {
         goodput_bps: Some(0.0),
         steady_goodput_bps: Some(0.0),
         bytes: Some(0),
-        loss_share: told.loss_share.map(|_| 1.0),
-        limited: told.verdict.map_or(told.limited, |_| limited),
-        limited_steady: told.verdict.map_or(told.limited_steady, |_| limited),
-        verdict: told.verdict.map(|_| Cause::Loss),
+        loss_share: result.loss_share.map(|_| 1.0),
+        limited: result.verdict.map_or(result.limited, |_| limited),
+        limited_steady: result.verdict.map_or(result.limited_steady, |_| limited),
+        verdict: result.verdict.map(|_| Cause::Loss),
         evidence: Vec::new(),
-        ..told
+        ..result
     }
 }
 

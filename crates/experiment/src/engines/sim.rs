@@ -50,16 +50,16 @@ impl Engine for Sim<'_> {
         let recording = Recording { writer, observer };
         let mut watcher = Watcher { recording, reported: began, stop, traced: self.traced };
         let outcome = sim::run(scenario, &machine, &mut native, &mut watcher)?;
-        let tell = |flow: &Flow, used: Option<&str>, told: &mut schema::FlowSummary| {
+        let describe_cc = |flow: &Flow, used: Option<&str>, flow_summary: &mut schema::FlowSummary| {
             let Kind::Tcp(_) = &flow.kind else { return };
             let cc = native.asked(flow, Side::Sender);
-            told.cc_kernel_name = used.map(Into::into);
-            told.cc_from = Some(match &cc {
+            flow_summary.cc_kernel_name = used.map(Into::into);
+            flow_summary.cc_from = Some(match &cc {
                 Cc::File { path, .. } => path.clone(),
                 _ => FROM_US.into(),
             });
-            told.cc_set = settings(&cc);
-            told.cc = Some(cc.name().into());
+            flow_summary.cc_set = settings(&cc);
+            flow_summary.cc = Some(cc.name().into());
         };
         let measured = Measured {
             flows: outcome.flows,
@@ -73,7 +73,7 @@ impl Engine for Sim<'_> {
             interrupted: outcome.interrupted,
             failed: None,
         };
-        Ok(complete(scenario, tell, begun, measured))
+        Ok(complete(scenario, describe_cc, begun, measured))
     }
 }
 
@@ -83,9 +83,9 @@ fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
         scenario.hosts.iter().map(|host| (machine.kernel_of(host), machine.hz_of(host))).collect();
     kernels.sort_unstable();
     kernels.dedup();
-    let told =
+    let name =
         |((major, minor), hz): &((u8, u8), u32)| format!("Linux {major}.{minor} at {hz} ticks a second");
-    let kernels: Vec<String> = kernels.iter().map(told).collect();
+    let kernels: Vec<String> = kernels.iter().map(name).collect();
     let mut notes = vec![format!("simulated: {}", kernels.join(", "))];
     let applies = |host: &Host, name: &str| name == CC_SYSCTL || sim::applies_sysctl(machine, host, name);
     notes.extend(scenario.not_modelled(EngineKind::Sim, applies));

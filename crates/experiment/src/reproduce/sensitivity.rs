@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Earlier, EngineChoice, Experiment, Result, RunOptions, Selection};
+use crate::{EarlierRuns, EngineChoice, Experiment, Result, RunOptions, Selection};
 
 /// A scenario whose figures hang on a field that its source does not give.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl StudySweep {
         let experiment = Experiment { sets, ..experiment.clone() };
         let over = vec![(self.field.to_owned(), self.values.iter().map(ToString::to_string).collect())];
         let selection = Selection { over, ..Selection::by(EngineChoice::Sim) };
-        let plan = experiment.plan_sweep(&selection, None, &Earlier::none())?;
+        let plan = experiment.plan_sweep(&selection, None, &EarlierRuns::none())?;
         let mut sweeps = plan.run_for(study.metrics, options)?;
         // A peak is no knee.
         sweeps.iter_mut().for_each(|sweep| sweep.knees.clear());

@@ -1,5 +1,5 @@
-//! Many runs: simulations side by side on all cores, the lab's one after another with the machine to themselves. What a
-//! run gives does not depend on how many are made beside it.
+//! Batches of runs: simulations and guests in parallel on all cores, lab runs one after another with the machine to themselves.
+//! Results do not depend on the parallelism.
 
 use std::{
     num::NonZeroUsize,
@@ -10,8 +10,8 @@ use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use crate::{CompletedRun, EngineChoice, Error, Job, Result, RunOptions, job::run_job};
 
-/// Makes the runs that are asked for, in their order. After Ctrl-C or a run that failed in part the others are missing;
-/// after an error of a run no more are begun, and the error is returned.
+/// Executes jobs and returns their runs in the same order. After an interruption, or a run of which a flow failed, the remaining
+/// jobs are skipped; after an error, too, and the error is returned.
 ///
 /// # Errors
 /// Of the first run that gave nothing.

@@ -1,4 +1,4 @@
-//! An experiment: a scenario file as it was asked for, and what becomes of it.
+//! An experiment: a scenario file and the settings that its runs share.
 
 use std::path::{Path, PathBuf};
 
@@ -11,20 +11,20 @@ use crate::{
     scenario_file,
 };
 
-/// A scenario file and what all of its runs share.
+/// A scenario file and the settings that all of its runs share.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     /// The scenario file.
     pub file: ScenarioFile,
-    /// Where the file is: what it names is found beside it.
+    /// The file's path; files that it names are relative to its directory.
     pub path: PathBuf,
     /// This machine.
     pub host: HostInfo,
-    /// The kernel to simulate on hosts that name none; without it this machine's.
+    /// Linux version that the simulator uses for hosts that name none; `None`: this machine's.
     pub kernel: Option<KernelVersion>,
     /// Flows whose segments the simulator records, by name.
     pub traced: Vec<String>,
-    /// Values of the file that are changed, as path and text. With them it is not the published experiment any more.
+    /// Overridden values as (path, text). With overrides, figures are not held against the published ones.
     pub sets: Vec<(String, String)>,
 }
 
@@ -59,10 +59,10 @@ impl Experiment {
         self
     }
 
-    /// Makes the runs that are selected and compares them with what was published.
+    /// Executes the selected runs and compares them with published figures.
     ///
     /// # Errors
-    /// What makes a run impossible, and the first run that failed.
+    /// If a run is impossible, and the error of the first run that failed.
     pub fn run(&self, selection: &Selection, options: &RunOptions<'_>) -> Result<Summary> {
         let jobs = self.jobs(selection)?;
         self.check(&jobs)?;
@@ -77,8 +77,7 @@ impl Experiment {
         Ok(self.summary(runs))
     }
 
-    /// The document of these runs, with the published figures of their variants. A point of a sweep is not the
-    /// published experiment.
+    /// The summary document of these runs, with the published figures of their variants. Points of sweeps are not compared.
     pub fn summary(&self, runs: Vec<RunSummary>) -> Summary {
         let file = &self.file;
         let unswept: Vec<RunSummary> = runs.iter().filter(|r| r.sweep.is_empty()).cloned().collect();
@@ -108,10 +107,10 @@ impl Experiment {
         !self.sets.is_empty()
     }
 
-    /// Finds out before any run what the lab cannot run, and flows to be traced that are not there.
+    /// Checks before the first run that the lab can run its flows and that traced flows exist.
     ///
     /// # Errors
-    /// The first such thing.
+    /// If not.
     pub fn check(&self, jobs: &[Job<'_>]) -> Result<()> {
         for job in jobs.iter().filter(|job| job.engine == EngineChoice::Lab) {
             lab::check_flows(&job.scenario)?;

@@ -1,4 +1,4 @@
-//! One run, from what is asked for to its summary and, where one is kept, its record.
+//! One run, from its definition to its summary and record.
 
 use std::{
     collections::BTreeMap,
@@ -20,40 +20,40 @@ use crate::{
     repeat::{MAX_TRIES, RepeatTime, Try, until_undisturbed},
 };
 
-/// One run to make.
+/// One run that can be executed.
 #[derive(Debug, Clone)]
 pub struct Job<'a> {
-    /// Of what it is a run.
+    /// The experiment that it belongs to.
     pub experiment: &'a Experiment,
-    /// By what.
+    /// The engine that executes it.
     pub engine: EngineChoice,
-    /// The kernel of a guest, for that engine alone.
+    /// The kernel to boot (kernel engine only).
     pub guest: Option<Image>,
-    /// The variant of the scenario, where it has some.
+    /// The scenario's variant; `None` in a file without variants.
     pub variant: Option<String>,
-    /// The point of a sweep, where this is one.
+    /// The point of the sweep that it belongs to.
     pub point: Option<Point>,
-    /// Which repeat, from 1.
+    /// Repeat number, from 1.
     pub repeat: u32,
-    /// Of how many.
+    /// Number of repeats.
     pub repeats: u32,
-    /// With the seed of this repeat.
+    /// The resolved scenario, with the seed of this repeat.
     pub scenario: Scenario,
 }
 
 /// A point of a sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Its place among all points, from 1.
+    /// Its index among all points, from 1.
     pub number: usize,
     /// The swept fields and their values.
     pub values: BTreeMap<String, String>,
 }
 
-/// What is kept of a run beside its summary.
+/// What is retained of a run in addition to its summary.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Retention<'a> {
-    /// Nothing (not of lab and guests, whose captures need a record's directory).
+    /// Nothing. Lab and guest runs need a record, for their captures.
     #[default]
     Nothing,
     /// A record in this directory of runs.
@@ -62,21 +62,21 @@ pub enum Retention<'a> {
     RecordAndRows(&'a Path),
 }
 
-/// A run that was made.
+/// A run that has been executed.
 #[derive(Debug)]
 pub struct CompletedRun {
     /// Its summary.
     pub summary: RunSummary,
-    /// Its rows, where they were to be kept in memory.
+    /// Its rows, with [`Retention::RecordAndRows`].
     pub rows: Option<Rows>,
-    /// Why a flow failed, where others were measured all the same.
+    /// Why a flow failed, if other flows were measured.
     pub failed: Option<Error>,
 }
 
 /// The rows of a run.
 #[derive(Debug)]
 pub struct Rows {
-    /// The record that holds them, too.
+    /// The record's directory.
     pub record: PathBuf,
     /// Samples of flows.
     pub flows: Vec<FlowSample>,
@@ -86,19 +86,19 @@ pub struct Rows {
     pub events: Vec<Event>,
 }
 
-/// How runs are made. Without more said: no record, nobody watches, as many simulations side by side as there are processors.
+/// How runs are executed. Default: no records, no observer, one simulation per processor at a time.
 pub struct RunOptions<'a> {
-    /// The right to make labs, for the lab alone: see [`LabSetup::acquire`].
+    /// Privilege and ports for lab runs, from [`LabSetup::acquire`].
     pub lab: Option<&'a LabSetup>,
-    /// What is kept.
+    /// What is retained of each run.
     pub retention: Retention<'a>,
-    /// Who watches.
+    /// Receives progress and rows.
     pub observer: &'a dyn Observer,
-    /// Ends runs early when it is set.
+    /// Set it to end runs early.
     pub stop: &'a AtomicBool,
-    /// How much time is left for lab runs that the machine disturbed.
+    /// Time budget for repeating lab runs that the machine disturbed.
     pub repeat_time: RepeatTime,
-    /// How many simulations and guests to run side by side; without it one on each processor.
+    /// Number of simulations and guests in parallel; `None`: one per processor.
     pub side_by_side: Option<NonZeroUsize>,
 }
 
@@ -116,7 +116,7 @@ impl Default for RunOptions<'_> {
     }
 }
 
-/// Makes a run; a lab run that the machine disturbed again. After an error there is no record of it.
+/// Executes a run; repeats a lab run that the machine disturbed. A failed run leaves no record.
 pub(crate) fn run_job(job: &Job<'_>, options: &RunOptions<'_>) -> Result<CompletedRun> {
     let (Retention::Record(runs_dir) | Retention::RecordAndRows(runs_dir)) = options.retention else {
         let outcome = run(job, begin(job), options, None)?;
@@ -139,7 +139,7 @@ pub(crate) fn run_job(job: &Job<'_>, options: &RunOptions<'_>) -> Result<Complet
     .and_then(|(writer, outcome)| finish(job, options, writer, outcome))
 }
 
-/// Makes a run once, up to its record's last step.
+/// Executes a run once. The record is complete except for its last step.
 fn attempt(
     job: &Job<'_>,
     options: &RunOptions<'_>,
@@ -167,7 +167,7 @@ fn attempt(
     Ok(Try { took, made: (writer, outcome), disturbed })
 }
 
-/// Says in a run's summary how often it was repeated and why.
+/// Adds to a run's summary how often it was repeated and why.
 fn note_discarded(summary: &mut RunSummary, discarded: &[DiscardedRun]) {
     if discarded.is_empty() {
         return;

@@ -1,9 +1,9 @@
 //! Experiments: a scenario file in, runs out, by closed forms, simulation, the lab or a guest kernel.
 //!
-//! An [`Experiment`] is a scenario file and what its runs share. A [`Selection`] says which runs are to be made: engines,
-//! variants, points of sweeps, repeats. [`RunOptions`] say how: whether records are kept, who watches, how many side by side.
-//! [`Experiment::run`] makes them and compares them with what was published, [`Experiment::plan_sweep`] sweeps a metric, [`fit()`]
-//! searches unknown fields.
+//! An [`Experiment`] is a scenario file with the settings that all its runs share. A [`Selection`] names the runs: engines,
+//! variants, points of sweeps, repeats. [`RunOptions`] configure execution: records, progress, parallelism. [`Experiment::run`]
+//! executes the runs and compares them with published figures, [`Experiment::plan_sweep`] sweeps a metric, [`fit()`] searches
+//! for unknown fields.
 //!
 //! ```
 //! use experiment::{EngineChoice, Experiment, RunOptions, Selection};
@@ -23,7 +23,7 @@
 //! init SEED` and [`guest::run`] for `guest run`. The lab must be set up ([`LabSetup::acquire`]) before the process has a second
 //! thread.
 //!
-//! Not here: what runs mean for people's eyes (`view`), and measurements between real hosts (`perf`, `diagnosis`).
+//! Not here: tables, plots and pages (`view`), and measurements between real hosts (`perf`, `diagnosis`).
 
 mod batch;
 mod cc_law;

@@ -1,43 +1,43 @@
-//! Who watches runs while they are made.
+//! Progress and rows of runs, as they come.
 
 use lab::Progress;
 use schema::{Event, FlowSample, LinkSample};
 use units::Time;
 
-/// Watches the runs of an experiment, some of which are made side by side. `()` watches nothing.
+/// Receives the progress of an experiment's runs, several of which may run in parallel. `()` ignores everything.
 pub trait Observer: Sync {
-    /// So many runs are about to be made.
+    /// A batch of this many runs starts.
     fn begin(&self, runs: usize) {
         let _ = runs;
     }
 
-    /// A run of this duration begins. Its title is for people, as in `lab8 tuned queue=100p 2/5`. What is returned
-    /// gets its rows and its progress, and is dropped at its end.
+    /// A run starts; `duration` is in the run's own time. Titles are like `lab8 tuned queue=100p 2/5`. The returned observer
+    /// receives its rows and progress, and is dropped when it ends.
     fn run(&self, title: &str, duration: Time) -> Box<dyn RunObserver + '_> {
         let _ = (title, duration);
         Box::new(())
     }
 
-    /// Something that people should know while runs are made, in a sentence.
+    /// A message for the user, one sentence.
     fn note(&self, sentence: &str) {
         let _ = sentence;
     }
 
-    /// One of the runs was made, or failed.
+    /// A run of the batch ended or failed.
     fn run_ended(&self) {}
 
-    /// All of them were, or no more are made.
+    /// The batch has ended.
     fn end(&self) {}
 }
 
-/// Watches one run.
+/// Receives rows and progress of one run.
 pub trait RunObserver {
-    /// Rows as they are measured; those of a flow are not labelled yet. The model has none, a guest's come at its end.
+    /// Rows as they are measured. The model has none; a guest's arrive when it ends. Rows of flows have no `limited_by` yet.
     fn rows(&mut self, flows: &[FlowSample], links: &[LinkSample], events: &[Event]) {
         let _ = (flows, links, events);
     }
 
-    /// How far the run is, a few times a second.
+    /// Elapsed time and latest samples, several times a second.
     fn progress(&mut self, progress: &Progress) {
         let _ = progress;
     }

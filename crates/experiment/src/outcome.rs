@@ -1,4 +1,4 @@
-//! What a run gives: the rows that an engine measured, and the summary that is made of them.
+//! What a run yields: the rows that an engine measured and the summary computed from them.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct Outcome {
     pub links: Vec<LinkSample>,
     /// Losses, changes of state and the like.
     pub events: Vec<Event>,
-    /// Why a flow failed, where others were measured all the same.
+    /// Why a flow failed, if other flows were measured.
     pub failed: Option<Error>,
 }
 
@@ -45,7 +45,7 @@ impl From<RunSummary> for Outcome {
     }
 }
 
-/// What an engine measured, before anything is concluded from it.
+/// What an engine measured, without verdicts.
 pub(crate) struct Measured {
     pub flows: Vec<FlowSample>,
     pub links: Vec<LinkSample>,
@@ -106,7 +106,8 @@ impl Recording<'_> {
     }
 }
 
-/// Labels the rows of a run and makes its summary; `describe_cc` completes what is said of a flow's congestion control.
+/// Labels the rows of a run with what limited each flow and computes the summary; `describe_cc` adds each flow's congestion
+/// control.
 pub(crate) fn complete(
     scenario: &Scenario,
     describe_cc: impl Fn(&Flow, Option<&str>, &mut FlowSummary),

@@ -1,4 +1,4 @@
-//! All runs that are asked for of an experiment: variants, points of sweeps, engines and repeats.
+//! Which runs of an experiment are executed: variants, points of sweeps, engines, repeats.
 
 use guest::Image;
 use scenario::{MAX_POINTS, Scenario};
@@ -9,28 +9,28 @@ use crate::{
     scenario_file,
 };
 
-/// Which runs are asked for.
+/// Selects runs of an experiment.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// By what.
+    /// Engines.
     pub engines: Vec<EngineChoice>,
-    /// Empty: all variants that the file has.
+    /// Variants; empty: all of the file.
     pub variants: Vec<String>,
-    /// Fields that are swept beside those of the file, and their values.
+    /// Fields to sweep in addition to the file's, with their values.
     pub over: Vec<(String, Vec<String>)>,
-    /// How often, where that is not as the file says.
+    /// Number of repeats; `None`: as the file says.
     pub repeat: Option<u32>,
 }
 
 impl Selection {
-    /// All variants by one engine, as often as the file says.
+    /// All variants with one engine, repeated as the file says.
     pub fn by(engine: EngineChoice) -> Self {
         Selection { engines: vec![engine], ..Selection::default() }
     }
 }
 
 impl Experiment {
-    /// The runs that are asked for, in the order in which they are shown.
+    /// The selected runs in display order.
     ///
     /// # Errors
     /// What does not fit together: fields, variants, congestion controls; guest kernels that are not there.
@@ -119,7 +119,7 @@ impl Experiment {
     }
 }
 
-/// The kernel that an engine boots, if it does.
+/// The kernel that the kernel engine boots.
 fn guest_of(engine: &EngineChoice) -> Result<Option<Image>> {
     match engine {
         EngineChoice::Kernel(request) => find_guest(request.as_deref()).map(Some),
@@ -127,7 +127,7 @@ fn guest_of(engine: &EngineChoice) -> Result<Option<Image>> {
     }
 }
 
-/// A run and its repeats, each with its seed. A closed form gives the same each time.
+/// A run and its repeats, each with its own seed. The model is deterministic and needs one.
 pub(crate) fn repeated<'a>(job: &Job<'a>) -> Vec<Job<'a>> {
     let repeats = if job.engine == EngineChoice::Model { 1 } else { job.repeats };
     let one = |repeat: u32| {

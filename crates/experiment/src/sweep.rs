@@ -11,30 +11,30 @@ use crate::{
     earlier::EarlierRuns, published,
 };
 
-/// A run of a point, and whether it had been made before.
+/// A run of a point; `earlier` if it was on record already.
 struct PointRun<'a> {
     job: &'a Job<'a>,
     run: RunSummary,
     earlier: bool,
 }
 
-/// The runs of a sweep, before they are made.
+/// A sweep that can be executed.
 pub struct SweepPlan<'a> {
     experiment: &'a Experiment,
-    /// All runs, those included that are on record.
+    /// All runs, including those on record.
     jobs: Vec<Job<'a>>,
-    /// What is on record, for each of the runs.
+    /// For each run its summary, if it is on record.
     earlier: Vec<Option<RunSummary>>,
     fields: Vec<String>,
     measured: Figure,
 }
 
 impl Experiment {
-    /// Plans a sweep of `metric`, as in `flows.bulk.goodput`; without one the first TCP flow's goodput. Runs that `earlier` has
-    /// are not made again.
+    /// Plans a sweep of `metric`, as in `flows.bulk.goodput`; `None`: the first TCP flow's goodput. Runs in `earlier` are not
+    /// repeated.
     ///
     /// # Errors
-    /// Where nothing is swept, or there is no such metric.
+    /// If nothing is swept, or the metric does not exist.
     pub fn plan_sweep(
         &self,
         selection: &Selection,
@@ -66,24 +66,24 @@ impl Experiment {
 }
 
 impl<'a> SweepPlan<'a> {
-    /// The runs that are to be made.
+    /// The runs that are not on record.
     pub fn missing(&self) -> Vec<Job<'a>> {
         let all = self.jobs.iter().zip(&self.earlier);
         all.filter(|(_, earlier)| earlier.is_none()).map(|(job, _)| job.clone()).collect()
     }
 
-    /// Makes what is missing. What was made before an error is on record.
+    /// Executes the missing runs. After an error, the completed ones are on record.
     ///
     /// # Errors
-    /// Of the first run that failed, or where it was interrupted.
+    /// The error of the first run that failed, or [`Error::Interrupted`].
     pub fn run(&self, options: &RunOptions<'_>) -> Result<Sweep> {
         Ok(self.sweep(&self.make(options)?, &self.measured))
     }
 
-    /// Makes what is missing and gives the sweep of each of these metrics.
+    /// Executes the missing runs and returns the sweep of each metric.
     ///
     /// # Errors
-    /// Of the first run that failed, where it was interrupted, and where there is no such metric.
+    /// As [`Self::run`], and if a metric does not exist.
     pub fn run_for(&self, metrics: &[&str], options: &RunOptions<'_>) -> Result<Vec<Sweep>> {
         let runs = self.make(options)?;
         let of = |text: &&str| Ok(self.sweep(&runs, &metric(text, &self.jobs[0].scenario)?));

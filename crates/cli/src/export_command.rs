@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
+use measurement::export;
 use perf::{
     iperf3_json::{self, FILE_NAME, TextFormat},
     report::Report,
@@ -15,7 +16,7 @@ use record::{Run, TableName};
 use serde_json::json;
 use units::Time;
 
-use crate::{exit::Exit, output, recorded_report, records};
+use crate::{exit::Exit, output, records};
 
 /// The form.
 #[derive(Debug, Subcommand)]
@@ -192,7 +193,7 @@ fn iperf3(args: &Iperf3Args, run: &Run, json: bool) -> anyhow::Result<()> {
 fn report(run: &Run, args: &Iperf3Args) -> anyhow::Result<Report> {
     let kept = run.path.join(FILE_NAME);
     if !kept.exists() {
-        return recorded_report::report(run, &args.flow, args.interval.unwrap_or(Time::from_secs(1)));
+        return Ok(export::report(run, &args.flow, args.interval.unwrap_or(Time::from_secs(1)))?);
     }
     if args.interval.is_some() {
         let why = "--interval is for runs that are no tests between hosts: a test's intervals are those that it was made with";

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use measurement::test::{self, RecordedTest, Recording};
 use perf::{
     iperf3::{self, ClientOptions, wire},
     report::{Amount, Direction, Protocol, Report, TestSpec},
@@ -16,7 +17,6 @@ use units::{BitRate, Bytes};
 use crate::{
     exit::Exit,
     test_args::Identity,
-    test_record::{self, Kept, Recording},
     test_teller::{Form, Teller},
 };
 
@@ -65,7 +65,7 @@ pub struct Done {
     /// Both ends' counts.
     pub report: Report,
     /// The record, the summary and the samples.
-    pub kept: Kept,
+    pub kept: RecordedTest,
     /// The other host.
     pub peer: Option<HostFacts>,
     /// How busy the sending thread was.
@@ -88,8 +88,8 @@ impl Tests<'_> {
         let mut teller = Teller::new(Form::Json, SAMPLE, false, Some(recording));
         let tested = iperf3::test(&options, &self.stop, &mut teller);
         let seen = teller.finish();
-        let ends = test_record::Ends { busy: tested.busy, peer_busy: tested.peer_busy };
-        let kept = test_record::keep(seen, tested.peer_samples, &options, &tested.report, ends)?;
+        let ends = test::Ends { busy: tested.busy, peer_busy: tested.peer_busy };
+        let kept = test::complete_record(seen, tested.peer_samples, &options, &tested.report, ends)?;
         match tested.error {
             None => {}
             Some(iperf3::Error::Interrupted) => return Err(Exit::Interrupted.into()),

@@ -2,6 +2,10 @@
 
 use std::path::Path;
 
+use measurement::{
+    latency,
+    test::{self, Recording},
+};
 use perf::{
     iperf3::{self, ClientOptions, Tested},
     iperf3_json::{self, Event},
@@ -15,8 +19,6 @@ use crate::{
     interrupt,
     output::{self, Finish},
     test_args::TestArgs,
-    test_latency,
-    test_record::{self, Recording},
     test_teller::{Form, Teller},
     test_text,
 };
@@ -37,9 +39,9 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let mut teller = Teller::new(form, args.sample, args.is_auto(), recording);
     let tested = iperf3::test(&options, &stop, &mut teller);
     let Tested { report, error, peer_samples, busy, peer_busy, .. } = tested;
-    let ends = test_record::Ends { busy, peer_busy };
+    let ends = test::Ends { busy, peer_busy };
     let seen = teller.finish();
-    let kept = test_record::keep(seen, peer_samples, &options, &report, ends)?;
+    let kept = test::complete_record(seen, peer_samples, &options, &report, ends)?;
     match form {
         Form::Text(format) => {
             if let (Some(start), Some(end)) = (&report.start, &report.end) {
@@ -47,7 +49,7 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
                 tell_server_output(&report)?;
             }
             if let Some(latency) = &report.latency {
-                output::text(&format!("\n{}", test_latency::text(latency)))?;
+                output::text(&format!("\n{}", latency::text(latency)))?;
             }
             if let Some(kept) = &kept {
                 output::text(&test_text::text(kept))?;
@@ -109,7 +111,7 @@ fn ending(report: &Report) -> Vec<Event<'_>> {
 }
 
 /// longfat's own document: the flows as in a record's summary, and what both ends counted.
-fn document(report: &Report, kept: Option<&test_record::Kept>) -> Value {
+fn document(report: &Report, kept: Option<&test::RecordedTest>) -> Value {
     let account = |account: &perf::report::Account| {
         let mut value = json!({
             "bytes": account.bytes,
@@ -149,9 +151,9 @@ fn document(report: &Report, kept: Option<&test_record::Kept>) -> Value {
         "streams": streams,
         "cpu_local_percent": report.end.as_ref().map(|end| cpu(&end.cpu_local)),
         "cpu_remote_percent": report.end.as_ref().map(|end| cpu(&end.cpu_remote)),
-        "latency": report.latency.as_ref().map(test_latency::json),
+        "latency": report.latency.as_ref().map(latency::json),
         "flows": kept.map(|kept| &kept.run.flows),
-        "steady": kept.and_then(|kept| kept.steady.as_ref()).map(test_record::steady_json),
+        "steady": kept.and_then(|kept| kept.steady.as_ref()).map(test::steady_json),
         "notes": kept.map(|kept| &kept.run.quality.notes),
         "record": kept.and_then(|kept| kept.path.as_ref()),
     })

@@ -2,6 +2,11 @@
 
 use std::{io::IsTerminal, time::Duration};
 
+use measurement::{
+    error::chain,
+    steadiness::{Estimate, Steadiness},
+    test::{Recording, TestSamples},
+};
 use perf::{
     iperf3::{Looks, Observer},
     iperf3_json::{self, Event, TextFormat},
@@ -12,9 +17,7 @@ use schema::FlowSample;
 use crate::{
     exit::Exit,
     output,
-    steadiness::{Estimate, Steadiness},
     test_args::TestArgs,
-    test_record::Recording,
 };
 
 /// In which form results are printed.
@@ -61,18 +64,6 @@ pub struct Teller {
     closed: bool,
 }
 
-/// What is remembered of a test.
-pub struct Seen {
-    /// Samples of this end's sockets.
-    pub rows: Vec<FlowSample>,
-    /// What people were told.
-    pub notes: Vec<String>,
-    /// The record under way.
-    pub recording: Option<Recording>,
-    /// With `-t auto`: what is known of the goodput; the inner `None` where there was no steady state.
-    pub steady: Option<Option<Estimate>>,
-}
-
 impl Teller {
     /// Nothing has happened yet. Sockets are looked at each `sample`; `is_auto`: until the goodput is known.
     pub fn new(form: Form, sample: Duration, is_auto: bool, recording: Option<Recording>) -> Self {
@@ -89,8 +80,8 @@ impl Teller {
     }
 
     /// All that was seen.
-    pub fn finish(self) -> Seen {
-        Seen {
+    pub fn finish(self) -> TestSamples {
+        TestSamples {
             rows: self.looks.into_rows(),
             notes: self.notes,
             recording: self.recording,
@@ -98,9 +89,9 @@ impl Teller {
         }
     }
 
-    fn give_recording_up(&mut self, error: &anyhow::Error) {
+    fn give_recording_up(&mut self, error: &measurement::Error) {
         self.recording = None;
-        self.note(&format!("there will be no record: {error:#}"));
+        self.note(&format!("there will be no record: {}", chain(error)));
     }
 
     fn print(&mut self, text: &str) {

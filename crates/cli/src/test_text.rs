@@ -2,7 +2,7 @@
 
 use schema::{Cause, FlowSummary, Limited};
 
-use crate::test_record::Kept;
+use measurement::test::RecordedTest;
 
 /// A cause is told with its seconds from this share of the time on.
 const TOLD_SHARE: f64 = 0.01;
@@ -10,7 +10,7 @@ const TOLD_SHARE: f64 = 0.01;
 const ONE_BY_ONE: usize = 4;
 
 /// All that is to be said after the figures.
-pub fn text(kept: &Kept) -> String {
+pub fn text(kept: &RecordedTest) -> String {
     let run = &kept.run;
     let flows: Vec<&FlowSummary> = run.flows.iter().filter(|flow| flow.verdict.is_some()).collect();
     let mut lines = Vec::new();
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    fn kept(flows: usize) -> Kept {
+    fn kept(flows: usize) -> RecordedTest {
         let flow = |n: usize| {
             let cause = if n.is_multiple_of(4) { Cause::Loss } else { Cause::ReceiveWindow };
             let mut limited = Limited::default();
@@ -114,7 +114,7 @@ mod tests {
             quality: Quality::default(),
             discarded: Vec::new(),
         };
-        Kept { run, path: None, steady: None, rows: Vec::new(), dropped_here: 0 }
+        RecordedTest { run, path: None, steady: None, rows: Vec::new(), dropped_here: 0 }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use verdict::{FlowContext, FlowTimes};
 use watch::{Cookie, Followed, Watcher, monotonic_ns};
 
 use super::flows::{self, Pairs};
-use crate::measured_record;
+use measurement::record as measured;
 
 /// The engine's name in the record.
 const ENGINE: &str = "watch";
@@ -70,8 +70,8 @@ impl Recording {
     pub fn begin(runs_dir: &Path, filter: &str) -> anyhow::Result<Self> {
         let title = if filter.is_empty() { "all connections".into() } else { filter.to_string() };
         let started = experiment::now();
-        let summary = summary(&title, measured_record::begun(ENGINE, started.clone()));
-        let writer = measured_record::create(runs_dir, "Watched connections", &summary)?;
+        let summary = summary(&title, measured::begun(ENGINE, started.clone()));
+        let writer = measured::create(runs_dir, "Watched connections", &summary)?;
         Ok(Recording {
             writer,
             title,
@@ -179,7 +179,7 @@ impl Recording {
 
     /// Completes the record; where it lies. `early` tells that it was to be longer.
     pub fn end(mut self, watcher: &Watcher, early: bool) -> anyhow::Result<PathBuf> {
-        let mut run = measured_record::begun(ENGINE, self.started.clone());
+        let mut run = measured::begun(ENGINE, self.started.clone());
         run.id = self.writer.id().to_string();
         run.partial = early;
         run.duration_s = monotonic_ns().saturating_sub(self.begun_ns) as f64 * 1e-9;
@@ -204,7 +204,7 @@ impl Recording {
         }
         rows.sort_by_key(|row| row.time_us);
         self.events.sort_by_key(|event| event.time_us);
-        run.fairness_jain = measured_record::fairness(&run.flows);
+        run.fairness_jain = measured::fairness(&run.flows);
         Ok(self.writer.finish(&summary(&self.title, run), &rows, &[], &self.events)?)
     }
 }

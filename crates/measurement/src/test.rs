@@ -9,17 +9,16 @@ use perf::{
     iperf3::{ClientOptions, flow_name},
     report::{Protocol, Report, Start, StreamEnd, TestSpec},
 };
-use record::Writer;
+use ::record::Writer;
 use schema::{FlowSample, Metrics, RunSummary, Summary};
 use serde_json::{Value, json};
 use tune::Outgoing;
 use verdict::{Buffer, FlowContext, FlowTimes, Generator};
 
 use crate::{
-    measured_record::{self, begun, complete, started},
+    Result, latency,
+    record::{self, begun, complete, started},
     steadiness::Estimate,
-    test_latency,
-    test_teller::Seen,
 };
 
 /// The engine's name in a record of a test between hosts.
@@ -38,6 +37,18 @@ pub struct Ends {
     pub peer_busy: Option<f64>,
 }
 
+/// What a client collected during a test.
+pub struct TestSamples {
+    /// Samples of this end's sockets.
+    pub rows: Vec<FlowSample>,
+    /// Notes that were shown during the test.
+    pub notes: Vec<String>,
+    /// The record being written.
+    pub recording: Option<Recording>,
+    /// With `-t auto`: the estimate of the goodput; the inner `None` if there was no steady state.
+    pub steady: Option<Option<Estimate>>,
+}
+
 /// A record being written.
 pub struct Recording {
     runs_dir: PathBuf,
@@ -47,8 +58,8 @@ pub struct Recording {
     before: Option<Outgoing>,
 }
 
-/// What was made of a test.
-pub struct Kept {
+/// A test with its verdict.
+pub struct RecordedTest {
     /// The run's summary.
     pub run: RunSummary,
     /// The record's directory, where there is one.
@@ -69,15 +80,21 @@ impl Recording {
     }
 
     /// The data begins: from now on a killed test leaves what it had.
-    pub fn begin(&mut self, start: &Start) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    pub fn begin(&mut self, start: &Start) -> Result<()> {
         self.before = outgoing(start);
         let summary = summary(&self.name, start, begun(ENGINE, started(start)));
-        self.writer = Some(measured_record::create(&self.runs_dir, &measured_record::is_a_test(), &summary)?);
+        self.writer = Some(record::create(&self.runs_dir, &record::is_a_test(), &summary)?);
         Ok(())
     }
 
     /// Adds rows.
-    pub fn append(&mut self, rows: &[FlowSample]) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    pub fn append(&mut self, rows: &[FlowSample]) -> Result<()> {
         match &mut self.writer {
             Some(writer) => Ok(writer.append(rows, &[], &[])?),
             None => Ok(()),
@@ -85,14 +102,17 @@ impl Recording {
     }
 }
 
-/// Completes the record and explains the test; `None` where no data ever flowed.
-pub fn keep(
-    seen: Seen,
+/// Completes the record and finds what limited the test; `None` if no data ever flowed.
+///
+/// # Errors
+/// If the record cannot be written.
+pub fn complete_record(
+    seen: TestSamples,
     peer: Vec<FlowSample>,
     options: &ClientOptions,
     report: &Report,
     ends: Ends,
-) -> anyhow::Result<Option<Kept>> {
+) -> Result<Option<RecordedTest>> {
     let Some(start) = &report.start else { return Ok(None) };
     let mut rows = join(seen.rows, &peer);
     rows.sort_by_key(|row| row.time_us);
@@ -136,22 +156,22 @@ pub fn keep(
     }
     let mut events = Vec::new();
     if let Some(latency) = &report.latency {
-        let (echoes, lost) = test_latency::rows(latency);
+        let (echoes, lost) = latency::rows(latency);
         let here = start.connections.first().map_or(String::new(), |c| c.local.ip().to_string());
-        run.flows.push(test_latency::summary(&echoes, &lost, start, here));
+        run.flows.push(latency::summary(&echoes, &lost, start, here));
         rows.extend(echoes);
         rows.sort_by_key(|row| row.time_us);
         events = lost;
     }
-    run.fairness_jain = measured_record::fairness(&run.flows);
+    run.fairness_jain = record::fairness(&run.flows);
     let path = match seen.recording {
         Some(Recording { writer: Some(writer), name, .. }) => {
             run.id = writer.id().to_string();
-            Some(measured_record::write(writer, &summary(&name, start, run.clone()), report, &rows, &events)?)
+            Some(record::write(writer, &summary(&name, start, run.clone()), report, &rows, &events)?)
         }
         _ => None,
     };
-    Ok(Some(Kept { run, path, steady: seen.steady, rows, dropped_here: dropped }))
+    Ok(Some(RecordedTest { run, path, steady: seen.steady, rows, dropped_here: dropped }))
 }
 
 /// What the device of this end sent and dropped so far.
@@ -160,7 +180,7 @@ fn outgoing(start: &Start) -> Option<Outgoing> {
 }
 
 fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {
-    measured_record::summary(name, start, lab::host_info(), run)
+    record::summary(name, start, lab::host_info(), run)
 }
 
 /// The samples of both ends in one row each: what the other end saw at nearly the same time is added to ours. Its times are

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use crate::{Error, Result};
 use perf::{
     iperf3_json::{self, FILE_NAME},
     report::{Amount, Direction, Protocol, Report, Role, Start, StreamEnd},
@@ -11,7 +11,7 @@ use perf::{
 use record::Writer;
 use schema::{Event, FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
 
-use experiment::{compact, rfc3339};
+use crate::{Error, Result};
 
 /// When the test began, RFC 3339.
 pub fn started(start: &Start) -> String {
@@ -57,8 +57,11 @@ pub fn is_a_test() -> String {
     format!("A test between real hosts ({FILE_NAME})")
 }
 
-/// Begins the record of this one run; for the scenario that there is none of stands `what` it is, and its title.
-pub fn create(runs_dir: &Path, what: &str, summary: &Summary) -> anyhow::Result<Writer> {
+/// Begins the record of one run. Its scenario file has a comment in place of a scenario: `what` it is, and its title.
+///
+/// # Errors
+/// If the record cannot be written.
+pub fn create(runs_dir: &Path, what: &str, summary: &Summary) -> Result<Writer> {
     let title = serde_json::to_string(&summary.title)?;
     let toml = format!("# {what}; there is no scenario.\ntitle = {title}\n");
     let run = &summary.runs[0];
@@ -66,19 +69,22 @@ pub fn create(runs_dir: &Path, what: &str, summary: &Summary) -> anyhow::Result<
     Ok(Writer::create(runs_dir, &summary.scenario, &id, &toml, summary)?)
 }
 
-/// Finishes a record, with iperf3's JSON of the report beside its series; the record's place.
+/// Finishes a record, with the report as iperf3's JSON beside its series, and returns its directory.
+///
+/// # Errors
+/// If the record cannot be written.
 pub fn write(
     writer: Writer,
     summary: &Summary,
     report: &Report,
     rows: &[FlowSample],
     events: &[Event],
-) -> anyhow::Result<PathBuf> {
+) -> Result<PathBuf> {
     let document = serde_json::to_string_pretty(&iperf3_json::to_json(report))? + "\n";
     let beside = writer.path().join(FILE_NAME);
     if let Err(error) = std::fs::write(&beside, document) {
         writer.abort();
-        return Err(error).with_context(|| format!("cannot write {}", beside.display()));
+        return Err(Error::Os { attempted: format!("write {}", beside.display()), source: error });
     }
     Ok(writer.finish(summary, rows, &[], events)?)
 }

@@ -11,13 +11,16 @@ use scenario::ScenarioFile;
 use schema::FlowSummary;
 use units::{Bytes, Time};
 
-use crate::{exit::Exit, recorded_stream::Stream};
+use crate::{Error, Result, exported_stream::Stream};
 
 /// Of a scenario's hosts, the port that iperf3 listens on.
 const PORT: u16 = 5201;
 
-/// The report of these flows of a run (of all where none is named).
-pub fn report(run: &Run, names: &[String], interval: Time) -> anyhow::Result<Report> {
+/// The report of these flows of a run; of all if none is named.
+///
+/// # Errors
+/// If there is no such flow, or the interval does not fit.
+pub fn report(run: &Run, names: &[String], interval: Time) -> Result<Report> {
     let summary = run.run();
     let flows = chosen(&summary.flows, names)?;
     let rows = run.flows()?;
@@ -56,11 +59,11 @@ pub fn report(run: &Run, names: &[String], interval: Time) -> anyhow::Result<Rep
 /// The most intervals that one document has.
 const MAX_INTERVALS: f64 = 1e6;
 
-fn intervals(duration_s: f64, interval: Time) -> anyhow::Result<(f64, usize)> {
+fn intervals(duration_s: f64, interval: Time) -> Result<(f64, usize)> {
     let seconds = interval.as_secs_f64();
     let count = (duration_s / seconds).ceil();
     if seconds <= 0.0 || !(0.0..=MAX_INTERVALS).contains(&count) {
-        let most = Exit::BadInput(format!(
+        let most = Error::BadInput(format!(
             "an interval of {interval} makes more than {MAX_INTERVALS} of {duration_s} s"
         ));
         return Err(most.into());
@@ -69,8 +72,8 @@ fn intervals(duration_s: f64, interval: Time) -> anyhow::Result<(f64, usize)> {
 }
 
 /// The flows named, all of one protocol that iperf3 has.
-fn chosen<'a>(flows: &'a [FlowSummary], names: &[String]) -> anyhow::Result<Vec<&'a FlowSummary>> {
-    let bad = |why: String| Err(Exit::BadInput(why).into());
+fn chosen<'a>(flows: &'a [FlowSummary], names: &[String]) -> Result<Vec<&'a FlowSummary>> {
+    let bad = |why: String| Err(Error::BadInput(why));
     let known = || flows.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>().join(", ");
     if let Some(name) = names.iter().find(|name| !flows.iter().any(|flow| flow.name == **name)) {
         return bad(format!("there is no flow {name:?}; there are {}", known()));

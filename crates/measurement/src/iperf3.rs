@@ -1,0 +1,122 @@
+//! iperf3's JSON as records.
+
+use std::path::{Path, PathBuf};
+
+use perf::{
+    iperf3_json,
+    report::{Protocol, Report, Role, Start, StreamEnd},
+};
+use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary};
+use verdict::{FlowContext, FlowTimes};
+
+use crate::{
+    Error, Result,
+    record::{self, complete, started},
+    streams::{Stream, counted_from, rows, streams},
+};
+
+/// The engine's name in a record that iperf3's JSON made.
+const ENGINE: &str = "iperf3";
+
+/// The tests in a JSON file of iperf3 (`-J` or `--json-stream`).
+///
+/// # Errors
+/// If it is no such file or has no test.
+pub fn reports(file: &Path, text: &str) -> Result<Vec<Report>> {
+    let bad = |why: String| Error::BadInput(format!("{}: {why}", file.display()));
+    let reports = iperf3_json::reports(text).map_err(|error| bad(error.to_string()))?;
+    if reports.is_empty() {
+        return Err(bad("there is no test in it".into()));
+    }
+    Ok(reports)
+}
+
+/// Makes a record of a test that has begun and returns its directory.
+///
+/// # Errors
+/// If the record cannot be written.
+pub fn import(name: &str, report: &Report, start: &Start, runs_dir: &Path) -> Result<PathBuf> {
+    let streams = streams(report);
+    let rows = rows(report, &streams);
+    let host = HostInfo { kernel: kernel(&start.system_info), cpus: 0 };
+    let summary = record::summary(name, start, host, run_summary(report, start, &streams, &rows));
+    let writer = record::create(runs_dir, &record::is_a_test(), &summary)?;
+    record::write(writer, &summary, report, &rows, &[])
+}
+
+/// Whether a test did not reach its end.
+pub fn is_partial(report: &Report) -> bool {
+    report.end.is_none() || report.error.is_some()
+}
+
+fn run_summary(report: &Report, start: &Start, streams: &[Stream], rows: &[FlowSample]) -> RunSummary {
+    let flows: Vec<FlowSummary> = streams.iter().map(|stream| flow(report, start, stream, rows)).collect();
+    let last_us = rows.iter().map(|row| row.time_us).max().unwrap_or(0);
+    RunSummary {
+        duration_s: last_us as f64 * 1e-6,
+        wall_s: last_us as f64 * 1e-6,
+        partial: is_partial(report),
+        fairness_jain: record::fairness(&flows),
+        flows,
+        quality: Quality { ok: true, notes: notes(report, start), ..Quality::default() },
+        ..record::begun(ENGINE, started(start))
+    }
+}
+
+/// The kernel's version of `uname -a`: the third word.
+fn kernel(system_info: &str) -> String {
+    system_info.split_whitespace().nth(2).unwrap_or("unknown").into()
+}
+
+fn notes(report: &Report, start: &Start) -> Vec<String> {
+    let mut notes = vec![format!("imported from the JSON of {}", start.version)];
+    if report.intervals.iter().flat_map(|interval| &interval.streams).any(|stream| stream.sender) {
+        notes.push(
+            "over time, the goodput of a stream that the reporting end sent is what it handed to its kernel"
+                .into(),
+        );
+    }
+    notes.extend(report.error.as_ref().map(|error| format!("the test failed: {error}")));
+    notes
+}
+
+fn flow(report: &Report, start: &Start, stream: &Stream, rows: &[FlowSample]) -> FlowSummary {
+    let local = start.connections.iter().find(|one| one.id == stream.id);
+    let here = local.map_or("here".into(), |one| one.local.ip().to_canonical().to_string());
+    let there = if start.peer_name.is_empty() { start.peer.to_string() } else { start.peer_name.clone() };
+    let sends = stream.forward == (start.role == Role::Client);
+    let (from, to) = if sends { (here, there) } else { (there, here) };
+    let context =
+        FlowContext { name: stream.name.clone(), from, to, unknown_path: true, ..FlowContext::default() };
+    let end = report.end.as_ref();
+    let ended = end.and_then(|end| end.streams.iter().find(|one| one.id == stream.id));
+    let seconds = |time_s: f64| ((time_s + counted_from(report)) * 1e6).round() as i64;
+    let tcp = start.spec.protocol == Protocol::Tcp;
+    let times = FlowTimes {
+        kind: if tcp { "tcp" } else { "udp" }.into(),
+        cc: end.and_then(|end| end.sender_congestion.clone()).filter(|_| tcp),
+        started_us: ended.map(|one| seconds(one.received.start_s)),
+        ended_us: ended.map(|one| seconds(one.received.end_s)),
+        bytes: ended.map_or(0, |one| one.received.bytes),
+    };
+    let mut flow = verdict::summarize(rows, &[], &times, &context);
+    match ended {
+        Some(ended) => {
+            complete(&mut flow, ended);
+            as_told(&mut flow, ended);
+        }
+        None => flow.bytes = None,
+    }
+    flow
+}
+
+/// What iperf3 told of the sender's kernel over all intervals, of which there may be fewer in its document. 0 is not known.
+fn as_told(flow: &mut FlowSummary, ended: &StreamEnd) {
+    let Some(tcp) = &ended.tcp else { return };
+    let known = |value: u64| (value > 0).then_some(value);
+    let micros = |value: u64| known(value).map(|us| us as f64);
+    flow.min_rtt_us = micros(tcp.min_rtt_us).or(flow.min_rtt_us);
+    flow.mean_rtt_us = micros(tcp.mean_rtt_us).or(flow.mean_rtt_us);
+    flow.max_rtt_us = micros(tcp.max_rtt_us).or(flow.max_rtt_us);
+    flow.max_cwnd_bytes = known(tcp.max_snd_cwnd_bytes).or(flow.max_cwnd_bytes);
+}

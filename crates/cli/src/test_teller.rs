@@ -4,7 +4,7 @@ use std::{io::IsTerminal, time::Duration};
 
 use measurement::{
     error::chain,
-    steadiness::{Estimate, Steadiness},
+    steadiness::Steadiness,
     test::{Recording, TestSamples},
 };
 use perf::{
@@ -14,11 +14,7 @@ use perf::{
 };
 use schema::FlowSample;
 
-use crate::{
-    exit::Exit,
-    output,
-    test_args::TestArgs,
-};
+use crate::{exit::Exit, output, test_args::TestArgs};
 
 /// In which form results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

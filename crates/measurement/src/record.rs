@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result};
+use ::record::Writer;
+use experiment::{compact, rfc3339};
 use perf::{
     iperf3_json::{self, FILE_NAME},
     report::{Amount, Direction, Protocol, Report, Role, Start, StreamEnd},
 };
-use record::Writer;
 use schema::{Event, FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
 
 use crate::{Error, Result};
@@ -65,7 +65,7 @@ pub fn create(runs_dir: &Path, what: &str, summary: &Summary) -> Result<Writer> 
     let title = serde_json::to_string(&summary.title)?;
     let toml = format!("# {what}; there is no scenario.\ntitle = {title}\n");
     let run = &summary.runs[0];
-    let id = record::new_id(&compact(&run.started), &run.engine, None, 1);
+    let id = ::record::new_id(&compact(&run.started), &run.engine, None, 1);
     Ok(Writer::create(runs_dir, &summary.scenario, &id, &toml, summary)?)
 }
 

@@ -5,11 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use ::record::Writer;
 use perf::{
     iperf3::{ClientOptions, flow_name},
     report::{Protocol, Report, Start, StreamEnd, TestSpec},
 };
-use ::record::Writer;
 use schema::{FlowSample, Metrics, RunSummary, Summary};
 use serde_json::{Value, json};
 use tune::Outgoing;

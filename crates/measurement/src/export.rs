@@ -66,7 +66,7 @@ fn intervals(duration_s: f64, interval: Time) -> Result<(f64, usize)> {
         let most = Error::BadInput(format!(
             "an interval of {interval} makes more than {MAX_INTERVALS} of {duration_s} s"
         ));
-        return Err(most.into());
+        return Err(most);
     }
     Ok((seconds, count as usize))
 }

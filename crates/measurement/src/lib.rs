@@ -1,6 +1,6 @@
 //! Records of measurements between real hosts: tests that longfat made, and those of other programs.
 //!
-//! [`test`] turns a test's samples and report into a record with its verdict; [`iperf3`] imports iperf3's JSON, [`captures`] captures
+//! [`test`](mod@test) turns a test's samples and report into a record with its verdict; [`iperf3`] imports iperf3's JSON, [`captures`] captures
 //! and logs of `ss`; [`export`] is any record as iperf3's report. [`steadiness`] finds out during a test whether its goodput is
 //! known well enough.
 //!

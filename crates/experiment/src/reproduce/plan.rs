@@ -83,9 +83,16 @@ impl<'a> Plan<'a> {
                 .or_else(|| simulated_flow(&job.scenario))
                 .or_else(|| check_guest(&job.scenario).err().map(|error| error.to_string()));
             match why {
-                Some(why) => self.left_out.push(format!("{}: {why}", name(&job))),
+                Some(why) => self.leave_out(format!("{}: {why}", name(&job))),
                 None => self.jobs.push(Job { engine: engine.clone(), guest: Some(guest.clone()), ..job }),
             }
+        }
+    }
+
+    /// Notes what is not run. Repeats of one run have one reason.
+    fn leave_out(&mut self, sentence: String) {
+        if !self.left_out.contains(&sentence) {
+            self.left_out.push(sentence);
         }
     }
 
@@ -97,9 +104,9 @@ impl<'a> Plan<'a> {
             let needs_s = job.scenario.duration.as_secs_f64() + LAB_OVERHEAD_S;
             let name = name(&job);
             if let Some(why) = simulated_kernel(&job.scenario).or_else(|| simulated_flow(&job.scenario)) {
-                self.left_out.push(format!("{name}: {why}"));
+                self.leave_out(format!("{name}: {why}"));
             } else if needs_s > left_s {
-                self.left_out.push(format!("{name}: takes {needs_s:.0} s"));
+                self.leave_out(format!("{name}: takes {needs_s:.0} s"));
             } else {
                 left_s -= needs_s;
                 self.jobs.push(job);

@@ -9,14 +9,16 @@ use crate::{exit::Exit, output};
 
 /// Reads and checks a scenario file, and says what of a MiniEdit topology means nothing here.
 pub fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
-    Ok(scenario_file::read(path, |note| output::note(&format!("{}: {note}", path.display())))?)
+    Ok(scenario_file::read(path, |note| print_note(path, note))?)
 }
 
-/// A scenario file that can be run.
+/// The same of a scenario file that can be run.
 pub fn read_experiment(path: &Path) -> anyhow::Result<Experiment> {
-    let file = read_scenario(path)?;
-    file.check_runnable().map_err(experiment::Error::from)?;
-    Ok(Experiment::new(file, path))
+    Ok(Experiment::from_file_noting(path, |note| print_note(path, note))?)
+}
+
+fn print_note(path: &Path, note: &str) {
+    output::note(&format!("{}: {note}", path.display()));
 }
 
 /// Another program's file of at most `most` bytes; `-` is standard input.

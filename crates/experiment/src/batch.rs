@@ -8,6 +8,8 @@ use std::{
 
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
+use schema::RunSummary;
+
 use crate::{CompletedRun, EngineChoice, Error, Job, Result, RunOptions, job::run_job};
 
 /// Executes jobs and returns their runs in the same order. After an interruption, or a run of which a flow failed, the remaining
@@ -37,6 +39,21 @@ pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<Complet
     options.observer.end();
     all.sort_by_key(|(place, _)| *place);
     all.into_iter().map(|(_, made)| made).collect()
+}
+
+/// The summaries of [`run_all`].
+///
+/// # Errors
+/// Also if a flow of a run failed, or the runs were interrupted.
+pub(crate) fn summaries_of_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<RunSummary>> {
+    let mut completed = run_all(jobs, options)?;
+    if let Some(error) = completed.iter_mut().find_map(|run| run.failed.take()) {
+        return Err(error);
+    }
+    if options.stop.load(Ordering::Relaxed) {
+        return Err(Error::Interrupted);
+    }
+    Ok(completed.into_iter().map(|run| run.summary).collect())
 }
 
 /// As many threads as runs are to be made side by side; as many as there are processors where that is not said.

@@ -5,10 +5,7 @@ use std::{path::Path, time::SystemTime};
 use record::Run;
 use schema::RunSummary;
 
-use crate::{
-    Job, Result,
-    job::{rfc3339, simulated_kernel},
-};
+use crate::{Job, Result, instant::rfc3339, job::simulated_kernel};
 
 /// The complete records of one scenario that this program made on this machine.
 pub struct EarlierRuns {

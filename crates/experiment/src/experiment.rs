@@ -7,8 +7,8 @@ use schema::{HostInfo, PublishedResult, PublishedVerdict, RunSummary, SUMMARY_SC
 use units::KernelVersion;
 
 use crate::{
-    EngineChoice, Error, Job, Result, RunOptions, Selection, batch, engines::without_run, published,
-    scenario_file,
+    EngineChoice, Error, Job, Result, RunOptions, Selection, batch::summaries_of_all, engines::without_run,
+    published, scenario_file,
 };
 
 /// A scenario file and the settings that all of its runs share.
@@ -34,8 +34,15 @@ impl Experiment {
     /// # Errors
     /// Where the file cannot be read or has mistakes, each with its place.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let file = scenario_file::read(path, |_| {})?;
+        Experiment::from_file_noting(path.as_ref(), |_| {})
+    }
+
+    /// As [`Self::from_file`]; `note` gets what a MiniEdit topology has that means nothing here.
+    ///
+    /// # Errors
+    /// As [`Self::from_file`].
+    pub fn from_file_noting(path: &Path, note: impl Fn(&str)) -> Result<Self> {
+        let file = scenario_file::read(path, note)?;
         file.check_runnable()?;
         Ok(Experiment::new(file, path))
     }
@@ -62,19 +69,11 @@ impl Experiment {
     /// Executes the selected runs and compares them with published figures.
     ///
     /// # Errors
-    /// If a run is impossible, and the error of the first run that failed.
+    /// If a run is impossible, the error of the first run that failed, or [`Error::Interrupted`].
     pub fn run(&self, selection: &Selection, options: &RunOptions<'_>) -> Result<Summary> {
         let jobs = self.jobs(selection)?;
         self.check(&jobs)?;
-        let made = batch::run_all(&jobs, options)?;
-        let mut runs = Vec::new();
-        for one in made {
-            if let Some(error) = one.failed {
-                return Err(error);
-            }
-            runs.push(one.summary);
-        }
-        Ok(self.summary(runs))
+        Ok(self.summary(summaries_of_all(&jobs, options)?))
     }
 
     /// The summary document of these runs, with the published figures of their variants. Points of sweeps are not compared.

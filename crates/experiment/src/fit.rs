@@ -1,13 +1,15 @@
 //! The values of unknown fields with which the published figures of one or several scenario files are met best. One value holds
 //! for all of the files, as it does for experiments on one testbed.
 
-use std::{num::NonZeroUsize, str::FromStr, sync::atomic::Ordering};
+use std::{num::NonZeroUsize, str::FromStr};
 
 use model::{Range, root_mean_square};
 use scenario::{Amount, Published};
 use schema::{Fit, FitFigure, FitTried, PublishedResult, RunSummary, SweptValue, Unknown};
 
-use crate::{EngineChoice, Error, Experiment, Job, Result, RunOptions, batch::run_all, selection::repeated};
+use crate::{
+    EngineChoice, Error, Experiment, Job, Result, RunOptions, batch::summaries_of_all, selection::repeated,
+};
 
 /// Where a field is searched.
 #[derive(Debug, Clone)]
@@ -103,11 +105,7 @@ pub fn fit(experiments: &[Experiment], search: &Search, options: &RunOptions<'_>
         let all: Vec<Vec<Job<'_>>> =
             points.iter().map(|point| jobs(search, &families, point)).collect::<Result<_>>()?;
         let flat: Vec<Job<'_>> = all.iter().flatten().cloned().collect();
-        let made = run_all(&flat, options)?;
-        if options.stop.load(Ordering::Relaxed) {
-            return Err(Error::Interrupted);
-        }
-        let mut runs = made.into_iter().map(|one| one.summary);
+        let mut runs = summaries_of_all(&flat, options)?.into_iter();
         let mut found = Vec::new();
         for (point, jobs) in points.iter().zip(&all) {
             let runs: Vec<RunSummary> = runs.by_ref().take(jobs.len()).collect();

@@ -16,6 +16,7 @@ use schema::{DiscardedRun, Event, FlowSample, LinkSample, Quality, RunSummary};
 use crate::{
     EngineChoice, Error, Experiment, LabSetup, Observer, Outcome, Result, congestion,
     engines::{Engine, Kernel, Lab, Model, Sim, Task},
+    instant::{compact, now},
     reliability::{self, Unreliable},
     repeat::{MAX_TRIES, RepeatTime, Try, until_undisturbed},
 };
@@ -285,21 +286,6 @@ fn id(job: &Job<'_>, begun: &RunSummary) -> String {
         id.push_str(&format!("-p{}", point.number));
     }
     id
-}
-
-/// RFC 3339, in seconds.
-pub fn now() -> String {
-    rfc3339(jiff::Timestamp::now())
-}
-
-/// RFC 3339, in seconds, as records have instants.
-pub fn rfc3339(time: jiff::Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// RFC 3339 without separators, for file names.
-pub fn compact(started: &str) -> String {
-    started.chars().filter(|c| !matches!(c, '-' | ':')).collect()
 }
 
 /// The run for people, as in `lab8 tuned queue=100p 2/5`.

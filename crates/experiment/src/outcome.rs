@@ -87,8 +87,8 @@ pub(crate) struct Recording<'a> {
     pub observer: &'a mut dyn RunObserver,
 }
 
-impl Recording<'_> {
-    pub fn rows(
+impl lab::Observer for Recording<'_> {
+    fn rows(
         &mut self,
         flows: &[FlowSample],
         links: &[LinkSample],
@@ -101,7 +101,7 @@ impl Recording<'_> {
         }
     }
 
-    pub fn progress(&mut self, progress: &Progress) {
+    fn progress(&mut self, progress: &Progress) {
         self.observer.progress(progress);
     }
 }

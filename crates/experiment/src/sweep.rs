@@ -1,13 +1,11 @@
 //! A metric over the values of fields: the runs of each point, their mean with its confidence, and where the metric levels off.
 
-use std::sync::atomic::Ordering;
-
 use model::KneePoint;
 use scenario::{Amount, Figure, Kind, Metric, RunMetric, Scenario};
 use schema::{RunSummary, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
 
 use crate::{
-    Error, Experiment, Job, Result, RunOptions, Selection, batch::run_all, confidence::half_width,
+    Error, Experiment, Job, Result, RunOptions, Selection, batch::summaries_of_all, confidence::half_width,
     earlier::EarlierRuns, published,
 };
 
@@ -91,14 +89,7 @@ impl<'a> SweepPlan<'a> {
     }
 
     fn make(&self, options: &RunOptions<'_>) -> Result<Vec<PointRun<'_>>> {
-        let mut made = run_all(&self.missing(), options)?;
-        if let Some(error) = made.iter_mut().find_map(|one| one.failed.take()) {
-            return Err(error);
-        }
-        if options.stop.load(Ordering::Relaxed) {
-            return Err(Error::Interrupted);
-        }
-        let mut made = made.into_iter().map(|one| one.summary);
+        let mut made = summaries_of_all(&self.missing(), options)?.into_iter();
         let mut runs = Vec::new();
         for (job, earlier) in self.jobs.iter().zip(&self.earlier) {
             if let Some(run) = earlier.clone().or_else(|| made.next()) {

@@ -103,15 +103,15 @@ fn flow(report: &Report, start: &Start, stream: &Stream, rows: &[FlowSample]) ->
     match ended {
         Some(ended) => {
             complete(&mut flow, ended);
-            as_told(&mut flow, ended);
+            add_sender_totals(&mut flow, ended);
         }
         None => flow.bytes = None,
     }
     flow
 }
 
-/// What iperf3 told of the sender's kernel over all intervals, of which there may be fewer in its document. 0 is not known.
-fn as_told(flow: &mut FlowSummary, ended: &StreamEnd) {
+/// Adds iperf3's totals of the sender's kernel: its document may have fewer intervals. 0 means unknown.
+fn add_sender_totals(flow: &mut FlowSummary, ended: &StreamEnd) {
     let Some(tcp) = &ended.tcp else { return };
     let known = |value: u64| (value > 0).then_some(value);
     let micros = |value: u64| known(value).map(|us| us as f64);

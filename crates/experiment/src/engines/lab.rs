@@ -1,8 +1,8 @@
 //! The lab as an engine: the real kernel's TCP over an emulated network on this machine.
 
-use lab::{Backend, Journal, Privilege, Progress, TimeMode};
+use lab::{Backend, Journal, Privilege, TimeMode};
 use scenario::{EngineKind, Flow};
-use schema::{Event, FlowSample, FlowSummary, LinkSample};
+use schema::FlowSummary;
 
 use super::{Engine, Task};
 use crate::{
@@ -35,7 +35,7 @@ impl LabSetup {
         let journal = Journal::of_this_user();
         if let Err(error) = clean_journal(&journal) {
             // What cannot be cleaned does not stand in the way of a new lab.
-            observer.note(&error.to_string());
+            observer.note(&format!("longfat: {error}"));
         }
         let privilege = lab::acquire()?;
         let backend = ports.unwrap_or_else(Backend::for_this_machine);
@@ -46,7 +46,7 @@ impl LabSetup {
 /// Removes what the dead labs of a journal left.
 ///
 /// # Errors
-/// Entries that cannot be read: they are the user's to look at.
+/// Entries that cannot be read: the user has to inspect them.
 pub fn clean_journal(journal: &Journal) -> Result<lab::Cleaned> {
     journal.clean().map_err(|error| match error {
         lab::Error::Journal { .. } => {
@@ -87,20 +87,5 @@ impl Engine for Lab<'_> {
             self.registered.describe(flow, used, flow_summary);
         };
         Ok(complete(scenario, describe_cc, begun, outcome.into()))
-    }
-}
-
-impl lab::Observer for Recording<'_> {
-    fn rows(
-        &mut self,
-        flows: &[FlowSample],
-        links: &[LinkSample],
-        events: &[Event],
-    ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Recording::rows(self, flows, links, events)
-    }
-
-    fn progress(&mut self, progress: &Progress) {
-        Recording::progress(self, progress);
     }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use cc::native::Library;
+use lab::Observer as _;
 use scenario::{Cc, EngineKind, Flow, Host, Kind, Scenario};
 use schema::{Event, FlowSample, HostInfo, LinkSample, Quality, TraceRow};
 use sim::{Controllers, Machine, Side};
